@@ -1,0 +1,48 @@
+"""Layered growth: expand the best nodes depth by depth, then rerank all candidates (as EAGLE-2 does)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from reference.choose import Choose, Site
+from reference.distributions import Array
+from reference.growths import Growth
+from reference.order import total_order
+from reference.slots import Slot, SlotPlan, draw_probe, drawn_slots, leading_slots
+from reference.tree import Node, SlotPath, Tokens, Tree
+from reference.truncation import truncate
+from rheo.config import Config
+
+DraftAt = Callable[[Tokens], Array]  # tokens since the root -> draft weights [vocab], untempered
+
+ROOT = Node(path=(), tokens=(), kind="anchor", score=1)
+
+
+def grow(draft_at: DraftAt, config: Config, growth: Growth, choose: Choose) -> Tree:
+    """The draft tree of one round. Every expanded node's probe is drawn, also those that rerank drops."""
+    plans: dict[SlotPath, SlotPlan] = {}
+    candidates: list[Node] = []
+    beam = [ROOT]
+    for depth in range(config.depth):
+        new: list[Node] = []
+        for rank, parent in enumerate(beam):
+            plan = growth(truncate(draft_at(parent.tokens), config.support), config)
+            plans[parent.path] = plan
+            probe = draw_probe(plan, choose, Site("probe", depth, rank))
+            new += place(parent, leading_slots(plan) + drawn_slots(plan, probe))
+        candidates += new
+        beam = best(new, config.beam)
+    return Tree(tuple(best(candidates, config.budget)), plans)
+
+
+def place(parent: Node, slots: Sequence[Slot], first: int = 0) -> list[Node]:
+    """The slots of a parent as nodes, at slot positions first, first + 1, ..."""
+    return [
+        Node((*parent.path, position), (*parent.tokens, token), kind, parent.score * score)
+        for position, (kind, token, score) in enumerate(slots, start=first)
+    ]
+
+
+def best(nodes: Sequence[Node], count: int) -> list[Node]:
+    """The `count` first nodes in the total order."""
+    return sorted(nodes, key=total_order)[:count]

@@ -1,0 +1,60 @@
+"""The records that flow from growth to verification."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from reference.slots import SlotPlan
+from reference.distributions import Number
+
+Kind = Literal["anchor", "probe", "filler"]
+SlotPath = tuple[int, ...]  # slot positions from the root; () is the root
+Tokens = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Node:
+    """One drafted token. `path` gives its place by slot positions, `tokens` by token ids from the root."""
+
+    path: SlotPath
+    tokens: Tokens
+    kind: Kind
+    score: Number
+
+    @property
+    def token(self) -> int:
+        return self.tokens[-1]
+
+    @property
+    def depth(self) -> int:
+        return len(self.path)
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The kept nodes in the total order, and the slot plan of every expanded node by its slot path."""
+
+    nodes: tuple[Node, ...]
+    plans: Mapping[SlotPath, SlotPlan]
+
+    @cached_property
+    def _children(self) -> dict[SlotPath, tuple[Node, ...]]:
+        grouped: dict[SlotPath, list[Node]] = {}
+        for node in self.nodes:
+            grouped.setdefault(node.path[:-1], []).append(node)
+        return {parent: tuple(sorted(nodes, key=lambda n: n.path)) for parent, nodes in grouped.items()}
+
+    def children(self, path: SlotPath) -> tuple[Node, ...]:
+        """Surviving children of the node at `path`, in slot order."""
+        return self._children.get(path, ())
+
+
+@dataclass(frozen=True)
+class Path:
+    """What verification emits: the accepted nodes, and the tokens including the last, undrafted one."""
+
+    accepted: tuple[Node, ...]
+    tokens: Tokens

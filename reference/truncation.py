@@ -1,0 +1,34 @@
+"""Draft truncation: the likeliest S tokens, sorted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from reference.distributions import Array, normalise
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A truncated draft distribution: x_1, x_2, ... by (q descending, token id ascending).
+
+    tokens: int64 [n]; q: [n], untempered, sums to 1. n <= support; tokens with q = 0 are absent.
+    """
+
+    tokens: Array
+    q: Array
+
+
+def truncate(weights: Array, support: int | None) -> Draft:
+    """Keep the `support` likeliest tokens of draft weights [vocab]; ties at the edge keep the lower ids."""
+    order = np.argsort(-weights, kind="stable")[:support]
+    tokens = order[weights[order] > 0]
+    return Draft(tokens, normalise(weights[tokens]))
+
+
+def weights_from_logits(logits: Array) -> Array:
+    """float64 weights [n] of logits [n], the largest 1; only -inf becomes 0, an underflow stays positive."""
+    shifted = logits.astype(np.float64) - logits.max()
+    smallest = np.nextafter(0.0, 1.0)
+    return np.where(np.isneginf(shifted), 0.0, np.maximum(np.exp(shifted), smallest))

@@ -1,0 +1,78 @@
+"""Settings of one sampler, shared by the reference and the torch implementation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from fractions import Fraction
+
+
+class ConfigError(ValueError):
+    """A setting outside its domain; `key` names it, `reason` says why."""
+
+    def __init__(self, key: str, reason: str) -> None:
+        super().__init__(f"{key}: {reason}")
+        self.key = key
+        self.reason = reason
+
+
+# The packed ranking key of a candidate (rheo/order.py) keeps this many bits for its position.
+POSITION_BITS = 20
+
+_LEAST = {"anchors": 0, "slots": 1, "beam": 1, "depth": 1, "budget": 1}
+
+
+@dataclass(frozen=True)
+class Config:
+    """Shape of the draft tree and the temperature.
+
+    anchors: m, deterministic children per parent, 0 <= anchors < slots.
+    slots: K, children per parent.
+    beam: B, nodes expanded per depth.
+    depth: D, deepest drafted node.
+    budget: R, drafted nodes kept after reranking (the root is not counted).
+    support: S, draft tokens kept by truncation; None keeps the whole vocabulary.
+    temperature: T >= 0; 0 means argmax. A Fraction whose inverse is an integer keeps exact laws exact.
+
+    Raises ConfigError naming the first setting outside its domain.
+    """
+
+    anchors: int = 1
+    slots: int = 10
+    beam: int = 10
+    depth: int = 8
+    budget: int = 59
+    support: int | None = 128
+    temperature: Fraction | float = Fraction(1)
+
+    def __post_init__(self) -> None:
+        for key, least in _LEAST.items():
+            _require_integer(key, getattr(self, key), least)
+        if self.support is not None:
+            _require_integer("support", self.support, 1)
+        if self.anchors >= self.slots:
+            raise ConfigError("anchors", f"must be less than slots ({self.slots}), got {self.anchors}")
+        if isinstance(self.temperature, bool) or not isinstance(self.temperature, int | float | Fraction):
+            raise ConfigError("temperature", f"must be a number, got {self.temperature!r}")
+        if not 0 <= self.temperature < float("inf"):
+            raise ConfigError("temperature", f"must be finite and at least 0, got {self.temperature}")
+        if self.slots + (self.depth - 1) * self.beam * self.slots >= 1 << POSITION_BITS:
+            raise ConfigError("slots", f"slots x beam x depth must stay below {1 << POSITION_BITS}")
+
+    @property
+    def expansions(self) -> int:
+        """Probe decisions in one round: the root and `beam` nodes at each depth 1..depth-1."""
+        return 1 + (self.depth - 1) * self.beam
+
+    def expansion(self, depth: int, rank: int) -> int:
+        """Position among the expansions of the rank-th best node expanded at a depth (root: 0, 0)."""
+        return 0 if depth == 0 else 1 + (depth - 1) * self.beam + rank
+
+
+def _require_integer(key: str, value: object, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ConfigError(key, f"must be an integer, got {value!r}")
+    if value < least:
+        raise ConfigError(key, f"must be at least {least}, got {value}")
+
+
+CONFIG_KEYS = tuple(field.name for field in fields(Config))

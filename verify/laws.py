@@ -1,0 +1,135 @@
+"""The exact law of one round's output, continued by the target to depth + 1 tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import product
+
+from reference import lazy
+from reference.choose import Choose
+from reference.distributions import Array, Number, temper
+from reference.growth import DraftAt
+from reference.methods import Method
+from reference.rules import Rule
+from reference.rules.children import Children
+from reference.tree import SlotPath, Tokens, Tree
+from reference.verification import TargetAt, step, survivors
+from rheo.config import Config
+from verify.cases import Case
+from verify.enumeration import Outcome, enumerate_outcomes
+
+# What one node can do: (child's token or None, token emitted) -> probability.
+StepLaw = dict[tuple[int | None, int], Number]
+StepAt = Callable[[Tree, SlotPath, Tokens], StepLaw]
+Classes = list[Outcome[Tree]]
+
+
+@dataclass(frozen=True)
+class Law:
+    """What one round emits: `stops` maps each emitted sequence to the probability that it is exactly that."""
+
+    stops: dict[Tokens, Number]
+
+    @property
+    def accepted(self) -> Number:
+        """Expected accepted drafts: tokens emitted by the round, minus the last one."""
+        return sum((len(tokens) - 1) * mass for tokens, mass in self.stops.items())
+
+
+def target_of(case: Case) -> TargetAt:
+    """The case's target in Fractions at its temperature; ValueError where that is irrational."""
+    cache: dict[Tokens, Array] = {}
+
+    def target_at(tokens: Tokens) -> Array:
+        if tokens not in cache:
+            cache[tokens] = temper(case.toy.target.exact(tokens), case.config.temperature)
+        return cache[tokens]
+
+    return target_at
+
+
+def classes_of(draft_at: DraftAt, config: Config, method: Method, limit: int | None = None) -> Classes:
+    """Every tree of positive probability, probes that are never reached integrated out."""
+
+    def run(choose: Choose) -> Tree:
+        return lazy.grow(draft_at, config, method.growth, choose)
+
+    return list(enumerate_outcomes(run, limit))
+
+
+def exact_steps(target_at: TargetAt, rule: Rule) -> StepAt:
+    """Each node's law under the paper's recursion, by enumeration. Equal nodes of different trees are done once."""
+    cache: dict[object, StepLaw] = {}
+
+    def step_at(tree: Tree, path: SlotPath, tokens: Tokens) -> StepLaw:
+        p = target_at(tokens)
+        children = survivors(tree, path, len(p))
+        key = (tokens, children.anchors, children.probe, children.fillers)
+        if key not in cache:
+            cache[key] = step_law(p, children, rule, len(path))
+        return cache[key]
+
+    return step_at
+
+
+def step_law(p: Array, children: Children, rule: Rule, depth: int) -> StepLaw:
+    """The law of one verification step, by enumerating the recursive form of its rule."""
+    if not (children.anchors or children.fillers) and children.probe is None:
+        return {(None, token): mass for token, mass in enumerate(p) if mass > 0}
+    law: StepLaw = {}
+    for outcome in enumerate_outcomes(lambda choose: step(p, children, rule, choose, depth, "recursive")):
+        law[outcome.result] = law.get(outcome.result, 0) + outcome.mass
+    return law
+
+
+def compose(classes: Iterable[tuple[Number, Tree]], step_at: StepAt) -> Law:
+    """The law of a round: trees with their probabilities, and the law of every step down them."""
+    stops: dict[Tokens, Number] = {}
+    for mass, tree in classes:
+        frontier: list[tuple[SlotPath, Tokens, Number]] = [((), (), mass)]
+        while frontier:
+            path, tokens, reach = frontier.pop()
+            below = {node.token: node.path for node in tree.children(path)}
+            for (child, token), probability in step_at(tree, path, tokens).items():
+                emitted = (*tokens, token)
+                if child is None:
+                    stops[emitted] = stops.get(emitted, 0) + reach * probability
+                else:
+                    frontier.append((below[child], emitted, reach * probability))
+    return Law(stops)
+
+
+def exact_law(case: Case, method: Method, limit: int | None = None) -> tuple[Law, Classes]:
+    """The law of one round of a case in Fractions, and the classes it was summed over."""
+    classes = classes_of(case.toy.draft.exact, case.config, method, limit)
+    law = compose(((c.mass, c.result) for c in classes), exact_steps(target_of(case), method.rule))
+    return law, classes
+
+
+def total_variation(law: Law, target_at: TargetAt, length: int) -> Number:
+    """Half the L1 distance over sequences of `length` tokens between the law, continued by the target, and the target.
+
+    Below a prefix that no longer emission extends, both continue with the target, so one term stands for them all.
+    """
+    inner = {tokens[:i] for tokens in law.stops for i in range(len(tokens))}
+
+    def distance(prefix: Tokens, passed: Number, expected: Number) -> Number:
+        if prefix not in inner or len(prefix) == length:
+            return abs(passed - expected)
+        total: Number = 0
+        for token, p in enumerate(target_at(prefix)):
+            longer = (*prefix, token)
+            total += distance(longer, passed * p + law.stops.get(longer, 0), expected * p)
+        return total
+
+    return distance((), 0, 1) / 2
+
+
+def sequences(law: Law, target_at: TargetAt, length: int, vocab: int) -> Iterator[tuple[Tokens, Number]]:
+    """Every sequence of `length` tokens with its probability under the law continued by the target."""
+    for sequence in product(range(vocab), repeat=length):
+        mass: Number = 0
+        for i in range(length):
+            mass = mass * target_at(sequence[:i])[sequence[i]] + law.stops.get(sequence[: i + 1], 0)
+        yield sequence, mass
