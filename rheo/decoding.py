@@ -1,0 +1,78 @@
+"""Several rounds: draft trees, verify them, append what was emitted, start again. Nothing else is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from rheo.config import Config
+from rheo.growth import grow
+from rheo.methods import Method
+from rheo.processors import Processor, temperature
+from rheo.tree import Frontier, Path, Tree
+from rheo.uniforms import Uniforms
+from rheo.verification import verify
+
+
+class Pair(Protocol):
+    """A target and a draft at the contexts of N requests."""
+
+    def draft(self, frontier: Frontier) -> Tensor:
+        """Draft logits [N, b, V] of the frontier's nodes, untempered."""
+        ...
+
+    def target(self, tree: Tree) -> Tensor:
+        """Raw target logits [N, R + 1, V]: after the context, and after every node of the tree."""
+        ...
+
+
+# contexts int64 [N, L], padded on the right, and their lengths int64 [N] -> the pair there
+Models = Callable[[Tensor, Tensor], Pair]
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """A configuration, a method, and the target's processors (default: the configuration's temperature alone)."""
+
+    config: Config
+    method: Method
+    process: Processor | None = None
+
+
+def play_round(sampler: Sampler, pair: Pair, uniforms: Uniforms) -> tuple[Tree, Path]:
+    """One round for N requests: 1 to depth + 1 tokens each. Raises ValueError as `verify` does."""
+    tree = grow(pair.draft, uniforms.probe, sampler.config, sampler.method.growth)
+    process = sampler.process or temperature(sampler.config.temperature)
+    return tree, verify(tree, pair.target(tree), uniforms, process, sampler.method.rule)
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """tokens: int64 [N, L], contexts and what was emitted, padded with -1; lengths: int64 [N]; rounds: int64
+    [N, rounds], tokens emitted by each round."""
+
+    tokens: Tensor
+    lengths: Tensor
+    rounds: Tensor
+
+
+def decode(
+    sampler: Sampler, models: Models, contexts: Tensor, lengths: Tensor, uniforms: Callable[[int], Uniforms], rounds: int
+) -> Decoded:
+    """`rounds` rounds after contexts int64 [N, L] of the given lengths [N]; uniforms(i) are those of round i."""
+    n, longest = contexts.shape
+    step = sampler.config.depth + 1
+    tokens = torch.full((n, longest + rounds * step), -1, dtype=torch.int64, device=contexts.device)
+    inside = torch.arange(longest, device=contexts.device) < lengths.unsqueeze(-1)
+    tokens[:, :longest] = torch.where(inside, contexts, -1)
+    emitted = []
+    for index in range(rounds):
+        _, path = play_round(sampler, models(tokens, lengths), uniforms(index))
+        tokens.scatter_(1, lengths.unsqueeze(-1) + torch.arange(step, device=tokens.device), path.tokens)
+        lengths = lengths + path.lengths
+        emitted.append(path.lengths)
+    return Decoded(tokens, lengths, torch.stack(emitted, -1))

@@ -1,0 +1,119 @@
+"""Layered growth: expand the best nodes depth by depth, then rerank all candidates (as EAGLE-2 does)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rheo.config import Config
+from rheo.growths import Growth
+from rheo.order import dense_ranks, ranking_keys
+from rheo.slots import fill
+from rheo.tree import Frontier, Tree
+from rheo.truncation import truncate
+
+Drafter = Callable[[Frontier], Tensor]  # -> draft logits [N, b, V], untempered
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """What one depth adds to the pool of candidates. n = b w children; pool indices count the root as 0.
+
+    keys, tokens, parents (pool index): int64 [N, n]; scores: float64 [N, n].
+    expanded: int64 [N, b], pool indices of the parents. support, tail_law: [N, b, S]; fault: [N, b].
+    """
+
+    keys: Tensor
+    tokens: Tensor
+    parents: Tensor
+    scores: Tensor
+    expanded: Tensor
+    support: Tensor
+    tail_law: Tensor
+    fault: Tensor
+
+
+def grow(drafter: Drafter, probe: Tensor, config: Config, growth: Growth) -> Tree:
+    """The draft trees of one round for N requests; probe: float64 [N, E], the uniforms of Uniforms.probe.
+
+    The drafter is called once a depth, for at most `beam` nodes a request. Nothing here waits for the device:
+    unusable logits are marked in the tree's `fault`, which `verification.verify` and `check_drafts` turn into an error.
+    """
+    n, device = probe.shape[0], probe.device
+    root = torch.zeros(n, 1, dtype=torch.int64, device=device)
+    frontier = Frontier(0, root, root, root[:, :, None][..., :0], root == 0)
+    scores = torch.ones(n, 1, dtype=torch.float64, device=device)
+    ranks = index = root  # among the frontier by slot path; in the pool
+    layers: list[_Layer] = []
+    size, offset = 1, 0
+    for depth in range(config.depth):
+        draft = truncate(drafter(frontier), config.support)
+        plan = growth(draft, config)
+        b = frontier.tokens.shape[1]
+        slots = fill(draft, plan, probe[:, offset : offset + b])
+        width = slots.tokens.shape[-1]
+        child_scores = (scores.unsqueeze(-1) * slots.scores).flatten(1)
+        lexical = (ranks.unsqueeze(-1) * width + torch.arange(width, device=device)).flatten(1)
+        occupied = (slots.occupied & frontier.occupied.unsqueeze(-1)).flatten(1)
+        keys = ranking_keys(child_scores, lexical + size, occupied)
+        tokens = slots.tokens.flatten(1)
+        parents = index.unsqueeze(-1).expand(-1, -1, width).flatten(1)
+        fault = draft.fault & frontier.occupied
+        layers.append(_Layer(keys, tokens, parents, child_scores, index, draft.tokens, plan.tail_law, fault))
+        if depth + 1 < config.depth:
+            best, chosen = keys.topk(min(config.beam, keys.shape[1]))
+            origin = chosen // width
+            paths = frontier.paths.gather(1, origin.unsqueeze(-1).expand(-1, -1, depth))
+            token = tokens.gather(1, chosen)
+            frontier = Frontier(depth + 1, token, origin, torch.cat([paths, token.unsqueeze(-1)], -1), best >= 0)
+            scores = child_scores.gather(1, chosen)
+            ranks = dense_ranks(lexical.gather(1, chosen))
+            index = chosen + size
+            offset = config.expansion(depth + 1, 0)
+        size += keys.shape[1]
+    return _rerank(layers, config, plan.anchors)
+
+
+def _rerank(layers: list[_Layer], config: Config, anchors: int) -> Tree:
+    """The R best of all candidates, parents before children."""
+    keys = torch.cat([layer.keys for layer in layers], 1)
+    n, pool = keys.shape
+    best, kept = keys.topk(min(config.budget, pool))
+    rows = kept.new_zeros(n, pool + 1).scatter_(1, kept + 1, _count_from(1, kept))
+    parent = torch.cat([layer.parents for layer in layers], 1).gather(1, kept)
+    expanded = torch.cat([layer.expanded for layer in layers], 1)
+    expansion = torch.full_like(rows, -1).scatter_(1, expanded, _count_from(0, expanded))
+    slot = torch.cat([torch.arange(x.keys.shape[1], device=kept.device) % _width(x) for x in layers])
+    depth = torch.cat([torch.full((x.keys.shape[1],), d, device=kept.device) for d, x in enumerate(layers, 1)])
+    return Tree(
+        tokens=torch.cat([layer.tokens for layer in layers], 1).gather(1, kept),
+        depths=depth[kept],
+        slots=slot[kept],
+        parents=rows.gather(1, parent),
+        occupied=best >= 0,
+        scores=torch.cat([layer.scores for layer in layers], 1).gather(1, kept),
+        expansion=torch.cat([expansion[:, :1], expansion.gather(1, kept + 1)], 1),
+        support=torch.cat([layer.support for layer in layers], 1),
+        tail_law=torch.cat([layer.tail_law for layer in layers], 1),
+        fault=torch.cat([layer.fault for layer in layers], 1),
+        anchors=anchors,
+    )
+
+
+def _width(layer: _Layer) -> int:
+    return layer.keys.shape[1] // layer.expanded.shape[1]
+
+
+def _count_from(first: int, like: Tensor) -> Tensor:
+    """first, first + 1, ... along the last dimension, in the shape of `like`."""
+    return torch.arange(first, first + like.shape[-1], device=like.device).expand_as(like)
+
+
+def check_drafts(tree: Tree) -> None:
+    """ValueError naming the request and expansion whose draft logits hold NaN or +inf, or are all -inf."""
+    if bool(tree.fault.any()):
+        request, expansion = tree.fault.nonzero()[0].tolist()
+        raise ValueError(f"draft logits of request {request}, expansion {expansion}: NaN, +inf or all -inf")

@@ -1,0 +1,29 @@
+"""RheoSampling's slots: m anchors, then a probe from the tail under a proxy score, then fillers."""
+
+from __future__ import annotations
+
+import torch
+
+from rheo.config import Config
+from rheo.distributions import temper
+from rheo.slots import SlotPlan
+from rheo.truncation import Draft
+
+
+def plan(draft: Draft, config: Config) -> SlotPlan:
+    """Slots of every parent with the given truncated drafts.
+
+    The proxy must not depend on the probe's identity, and no filler may outrank it. min(q(x_m), z) does both;
+    without anchors q(x_1) does. z is summed over the tail: 1 minus the anchors loses small tails to rounding.
+    """
+    m = config.anchors
+    tail = draft.candidate.clone()
+    tail[..., :m] = False
+    if m == 0:
+        proxy = draft.q[..., 0]
+    else:
+        tail_mass = torch.where(tail, draft.q, 0.0).sum(-1)
+        last_anchor = draft.q[..., min(m, draft.q.shape[-1]) - 1]
+        proxy = torch.minimum(last_anchor, tail_mass)
+    law = temper(draft.logits, tail, float(config.temperature))
+    return SlotPlan(m, config.slots, draft.q, proxy, law)

@@ -1,0 +1,15 @@
+"""EAGLE-2/3's slots: the K likeliest tokens, every one deterministic. `anchors` is ignored."""
+
+from __future__ import annotations
+
+import torch
+
+from rheo.config import Config
+from rheo.slots import SlotPlan
+from rheo.truncation import Draft
+
+
+def plan(draft: Draft, config: Config) -> SlotPlan:
+    """Slots of every parent with the given truncated drafts: K anchors, no tail."""
+    nothing = torch.zeros_like(draft.q)
+    return SlotPlan(config.slots, config.slots, draft.q, nothing[..., 0], nothing)

@@ -1,0 +1,23 @@
+"""Methods by name: a growth rule with the verification rule that makes it lossless."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rheo.growths import GROWTHS, Growth
+from rheo.rules import RULES, Rule
+
+
+@dataclass(frozen=True)
+class Method:
+    """What a parent's slots are, and how a node's children are tested."""
+
+    growth: Growth
+    rule: Rule
+
+
+METHODS: dict[str, Method] = {
+    "rheo": Method(GROWTHS["rheo"], RULES["probe_first"]),
+    "rrsw": Method(GROWTHS["rheo"], RULES["rrsw"]),
+    "topk": Method(GROWTHS["topk"], RULES["point_mass"]),
+}

@@ -1,0 +1,17 @@
+"""RheoSampling's rule: the probe first, by rejection sampling against q~; then everything else as point masses."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from rheo.distributions import residual
+from rheo.rules.children import Children, accepts
+
+
+def single_draw(p: Tensor, children: Children, coin: Tensor) -> Tensor:
+    """All mass on the probe if its coin accepts it, otherwise the residual. p: [N, V]; coin: float64 [N]."""
+    accepted = accepts(p.gather(-1, children.probe), children, coin)
+    rest = residual(p, children.support, children.law)
+    rest = torch.where(accepted, 0.0, torch.where(children.has_probe, rest, p))
+    return rest.scatter_add_(-1, children.probe, accepted.to(p.dtype))

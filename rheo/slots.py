@@ -1,0 +1,66 @@
+"""The slots of one parent: anchors, one probe drawn from the tail, fillers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rheo.distributions import inverse_cdf
+from rheo.truncation import Draft
+
+
+@dataclass(frozen=True)
+class SlotPlan:
+    """Everything about a parent's slots that is known before its probe is drawn, for N requests x b nodes.
+
+    anchors: how many leading support positions are anchors. slots: K.
+    scores: float64 [N, b, S], what each support token is worth as anchor or filler, relative to the parent.
+    proxy: float64 [N, b], what the probe is worth, whichever token it turns out to be.
+    tail_law: float64 [N, b, S], q~, zero off the tail; a row of zeros where there is no tail.
+    """
+
+    anchors: int
+    slots: int
+    scores: Tensor
+    proxy: Tensor
+    tail_law: Tensor
+
+
+@dataclass(frozen=True)
+class Slots:
+    """Filled slots of N requests x b parents, in slot order: tokens int64, scores float64, occupied bool [N, b, w]."""
+
+    tokens: Tensor
+    scores: Tensor
+    occupied: Tensor
+
+
+def draw_probe(draft: Draft, plan: SlotPlan, uniform: Tensor) -> Tensor:
+    """Support position int64 [N, b] of each probe, by inverse CDF of q~ in ascending token id; uniform [N, b]."""
+    ascending = draft.tokens.argsort(-1)
+    drawn = inverse_cdf(plan.tail_law.gather(-1, ascending), uniform)
+    return ascending.gather(-1, drawn.unsqueeze(-1)).squeeze(-1)
+
+
+def fill(draft: Draft, plan: SlotPlan, uniform: Tensor) -> Slots:
+    """Anchors, then the probe drawn with uniform [N, b], then the likeliest other tail tokens.
+
+    There are w = min(K, S) slots; those for which the support has no token are not occupied.
+    """
+    width = min(plan.slots, draft.tokens.shape[-1])
+    positions = torch.arange(width, device=draft.tokens.device)
+    anchors = min(plan.anchors, width)
+    if anchors == width:
+        return Slots(draft.tokens[..., :width], plan.scores[..., :width], draft.candidate[..., :width])
+    probe = draw_probe(draft, plan, uniform).unsqueeze(-1)
+    # Fillers sit one slot behind their support position until the probe's own token is passed over.
+    fillers = positions[anchors + 1 :] - 1
+    fillers = fillers + (fillers >= probe)
+    shape = (*probe.shape[:-1], anchors)
+    index = torch.cat([positions[:anchors].expand(shape), probe, fillers], -1)
+    scores = plan.scores.gather(-1, index)
+    scores[..., anchors] = plan.proxy
+    occupied = draft.candidate[..., :width]  # the k-th slot exists where the support has k tokens
+    return Slots(draft.tokens.gather(-1, index), scores, occupied)

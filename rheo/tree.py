@@ -1,0 +1,67 @@
+"""The records that flow from growth to verification. All tensors are batch first and of static shape."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+ANCHOR, PROBE, FILLER = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """The nodes that are expanded next: N requests x b nodes, best first; what a drafter is called with.
+
+    depth: theirs, 0 for the root alone. tokens: int64 [N, b] (at the root: 0, meaningless).
+    parents: int64 [N, b], positions in the previous frontier. paths: int64 [N, b, depth], tokens since the root.
+    occupied: bool [N, b]; the rest is padding, for which the drafter may return anything.
+    """
+
+    depth: int
+    tokens: Tensor
+    parents: Tensor
+    paths: Tensor
+    occupied: Tensor
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Draft trees of N requests: R kept nodes in the total order. Row 0 is the root, row i + 1 is node i.
+
+    tokens, depths, slots (position among the parent's): int64 [N, R]. parents: int64 [N, R], rows.
+    occupied: bool [N, R]; false where a request has fewer nodes. scores: float64 [N, R].
+    expansion: int64 [N, R + 1], where a row's truncated support lies along E, -1 if the row was not expanded.
+    support: int64 [N, E, S] token ids; tail_law: float64 [N, E, S], q~ at those ids, zero off the tail.
+    fault: bool [N, E], expansions whose draft logits were not usable. anchors: anchor slots of a parent.
+    """
+
+    tokens: Tensor
+    depths: Tensor
+    slots: Tensor
+    parents: Tensor
+    occupied: Tensor
+    scores: Tensor
+    expansion: Tensor
+    support: Tensor
+    tail_law: Tensor
+    fault: Tensor
+    anchors: int
+
+    @property
+    def kinds(self) -> Tensor:
+        """int64 [N, R]: ANCHOR, PROBE or FILLER."""
+        return (self.slots >= self.anchors).long() + (self.slots > self.anchors).long()
+
+
+@dataclass(frozen=True)
+class Path:
+    """What verification emits for N requests.
+
+    tokens: int64 [N, D + 1], -1 behind the end. rows: int64 [N, D + 1], the tree row of each token that was
+    drafted, -1 for the last one and behind the end. lengths: int64 [N], tokens emitted, 1 to D + 1.
+    """
+
+    tokens: Tensor
+    rows: Tensor
+    lengths: Tensor

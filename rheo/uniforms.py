@@ -1,0 +1,46 @@
+"""Every random number of a round, drawn before it: one row a request, independent of the rest of the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rheo.config import Config
+
+
+@dataclass(frozen=True)
+class Uniforms:
+    """float64 in [0, 1) for N requests.
+
+    probe: [N, E], E = config.expansions: the root's, then those of the nodes expanded at each depth, best first.
+    coin: [N, D] and draw: [N, D + 1]: of the node at each depth of the path.
+    """
+
+    probe: Tensor
+    coin: Tensor
+    draw: Tensor
+
+
+def draw_uniforms(
+    config: Config, seeds: Sequence[int], index: int = 0, device: torch.device | str = "cpu"
+) -> Uniforms:
+    """The uniforms of round `index` of requests with these seeds (64 bits), from Philox streams keyed by both.
+
+    A request's numbers depend on its own seed and round alone. ValueError for a seed outside 0..2**64 - 1.
+    """
+    e, d = config.expansions, config.depth
+    for seed in seeds:
+        if not 0 <= seed < 1 << 64:
+            raise ValueError(f"seed {seed} does not fit into 64 bits")
+    rows = np.stack([np.random.Generator(np.random.Philox(key=[s, index])).random(e + 2 * d + 1) for s in seeds])
+    return split_uniforms(config, torch.from_numpy(rows).to(device, non_blocking=True))
+
+
+def split_uniforms(config: Config, numbers: Tensor) -> Uniforms:
+    """Uniforms from one float64 tensor [N, E + 2 D + 1]: probes, coins, draws."""
+    probe, coin, draw = numbers.split([config.expansions, config.depth, config.depth + 1], dim=-1)
+    return Uniforms(probe, coin, draw)
