@@ -2,38 +2,46 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-# Above this many weights an inverse CDF first picks a block, then a weight inside it.
+# Above twice this many weights an inverse CDF first picks a block, then a weight inside it.
 _BLOCK = 256
 
 
-def temper(logits: Tensor, mask: Tensor, temperature: float) -> Tensor:
-    """Softmax of logits [..., n] / T over the entries where mask [..., n] holds, 0 elsewhere.
+@lru_cache(maxsize=256)
+def counting(n: int, device: torch.device) -> Tensor:
+    """0, 1, ..., n - 1 as int64, made once per device. Shared: do not write into it."""
+    return torch.arange(n, device=device)
 
-    T = 0 puts all mass on the first maximum under the mask. A row whose mask is empty is all zeros.
-    Working in log space keeps a tail alive that would underflow beside likelier tokens.
+
+def temper(logits: Tensor, candidate: Tensor, temperature: float) -> Tensor:
+    """Softmax of sorted logits [..., n] (descending) at temperature T; 0 where there is no candidate [..., n].
+
+    T = 0 puts all mass on the first. Working in log space keeps a tail alive that would underflow beside likelier
+    tokens; subtracting the maximum before dividing keeps a tiny T from overflowing.
     """
-    masked = torch.where(mask, logits, -torch.inf)
     if temperature == 0:
-        best = masked.argmax(-1, keepdim=True)
-        return torch.zeros_like(logits).scatter_(-1, best, 1.0) * mask
-    # Subtracting the maximum before dividing keeps a tiny temperature from overflowing to inf - inf.
-    scaled = (masked - masked.amax(-1, keepdim=True)) / temperature
-    return torch.where(mask, torch.softmax(scaled, -1), 0.0)
+        return (counting(logits.shape[-1], logits.device) == 0) * candidate.to(logits.dtype)
+    if temperature != 1:
+        logits = (logits - logits[..., :1]) / temperature
+    # Without any candidate the softmax is NaN; the mask turns that into a row of zeros.
+    return torch.where(candidate, torch.softmax(logits, -1), 0.0)
 
 
 def residual(p: Tensor, tokens: Tensor, law: Tensor) -> Tensor:
-    """max(0, p - q~), not normalised; p itself in rows where rounding leaves nothing.
+    """max(0, p - q~), not normalised, in a new tensor; p itself in rows where rounding leaves nothing.
 
-    p: [N, V]. tokens: int64 [N, S], distinct in a row, and law: float64 [N, S], q~ at those tokens (0 off the tail).
+    p: [N, V]. tokens: int64 [N, S], distinct in a row, and law: float64 [N, S], q~ at those tokens.
     """
-    rest = (p.gather(-1, tokens).double() - law).clamp(min=0.0)
-    reduced = p.scatter(-1, tokens, rest.to(p.dtype))
-    left = reduced.sum(-1, keepdim=True, dtype=torch.float64) > 0
-    return torch.where(left, reduced, p)
+    inside = p.gather(-1, tokens)
+    rest = (inside.double() - law).clamp(min=0.0).to(p.dtype)
+    reduced = p.scatter(-1, tokens, rest)
+    left = reduced.amax(-1, keepdim=True) > 0
+    return reduced.scatter_(-1, tokens, torch.where(left, rest, inside))
 
 
 def inverse_cdf(weights: Tensor, uniform: Tensor) -> Tensor:
@@ -44,23 +52,24 @@ def inverse_cdf(weights: Tensor, uniform: Tensor) -> Tensor:
     """
     if weights.shape[-1] <= 2 * _BLOCK:
         cumulative = weights.cumsum(-1, dtype=torch.float64)
-        return _first_above(cumulative, weights, uniform * cumulative[..., -1])
+        return _first_above(cumulative, uniform.unsqueeze(-1) * cumulative[..., -1:]).squeeze(-1)
     short = -weights.shape[-1] % _BLOCK
     blocks = (functional.pad(weights, (0, short)) if short else weights).unflatten(-1, (-1, _BLOCK))
     sums = blocks.sum(-1, dtype=torch.float64)
     cumulative = sums.cumsum(-1)
-    goal = uniform * cumulative[..., -1]
-    block = _first_above(cumulative, sums, goal).unsqueeze(-1)
-    before = (cumulative.gather(-1, block) - sums.gather(-1, block)).squeeze(-1)
-    rest = (goal - before).clamp(min=0.0)
-    index = block.unsqueeze(-1).expand(*block.shape, _BLOCK)
-    inside = blocks.gather(-2, index).squeeze(-2)
-    within = _first_above(inside.cumsum(-1, dtype=torch.float64), inside, rest)
-    return block.squeeze(-1) * _BLOCK + within
+    goal = uniform.unsqueeze(-1) * cumulative[..., -1:]
+    block = _first_above(cumulative, goal)
+    before = cumulative.gather(-1, block) - sums.gather(-1, block)
+    inside = blocks.gather(-2, block.unsqueeze(-1).expand(*block.shape, _BLOCK)).squeeze(-2)
+    within = _first_above(inside.cumsum(-1, dtype=torch.float64), (goal - before).clamp(min=0.0))
+    return (block * _BLOCK + within).squeeze(-1)
 
 
-def _first_above(cumulative: Tensor, weights: Tensor, goal: Tensor) -> Tensor:
-    """First index with cumulative [..., n] > goal [...] >= 0, at most the last of positive weight."""
-    positions = torch.arange(weights.shape[-1], device=weights.device)
-    last = (positions * (weights > 0)).amax(-1)
-    return torch.minimum((cumulative <= goal.unsqueeze(-1)).sum(-1), last)
+def _first_above(cumulative: Tensor, goal: Tensor) -> Tensor:
+    """First index [..., 1] with cumulative [..., n] > goal [..., 1] >= 0; the last that adds mass if there is none.
+
+    Lowering the goal below the total is what finds that last one.
+    """
+    total = cumulative[..., -1:]
+    below = torch.minimum(goal, torch.nextafter(total, torch.zeros_like(total)))
+    return torch.searchsorted(cumulative, below, right=True).clamp(max=cumulative.shape[-1] - 1)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from rheo.config import Config
+from rheo.distributions import counting
 from rheo.growths import Growth
 from rheo.order import dense_ranks, ranking_keys
 from rheo.slots import fill
@@ -23,7 +25,7 @@ class _Layer:
     """What one depth adds to the pool of candidates. n = b w children; pool indices count the root as 0.
 
     keys, tokens, parents (pool index): int64 [N, n]; scores: float64 [N, n].
-    expanded: int64 [N, b], pool indices of the parents. support, tail_law: [N, b, S]; fault: [N, b].
+    expanded: int64 [N, b], pool indices of the parents. support, tail_law: [N, b, ...]. largest, occupied: [N, b].
     """
 
     keys: Tensor
@@ -33,7 +35,8 @@ class _Layer:
     expanded: Tensor
     support: Tensor
     tail_law: Tensor
-    fault: Tensor
+    largest: Tensor
+    occupied: Tensor
 
 
 def grow(drafter: Drafter, probe: Tensor, config: Config, growth: Growth) -> Tree:
@@ -56,13 +59,13 @@ def grow(drafter: Drafter, probe: Tensor, config: Config, growth: Growth) -> Tre
         slots = fill(draft, plan, probe[:, offset : offset + b])
         width = slots.tokens.shape[-1]
         child_scores = (scores.unsqueeze(-1) * slots.scores).flatten(1)
-        lexical = (ranks.unsqueeze(-1) * width + torch.arange(width, device=device)).flatten(1)
+        lexical = torch.add(counting(width, device), ranks.unsqueeze(-1), alpha=width).flatten(1)
         occupied = (slots.occupied & frontier.occupied.unsqueeze(-1)).flatten(1)
         keys = ranking_keys(child_scores, lexical + size, occupied)
         tokens = slots.tokens.flatten(1)
         parents = index.unsqueeze(-1).expand(-1, -1, width).flatten(1)
-        fault = draft.fault & frontier.occupied
-        layers.append(_Layer(keys, tokens, parents, child_scores, index, draft.tokens, plan.tail_law, fault))
+        carried = (draft.tokens, plan.tail_law, draft.largest, frontier.occupied)
+        layers.append(_Layer(keys, tokens, parents, child_scores, index, *carried))
         if depth + 1 < config.depth:
             best, chosen = keys.topk(min(config.beam, keys.shape[1]))
             origin = chosen // width
@@ -82,12 +85,13 @@ def _rerank(layers: list[_Layer], config: Config, anchors: int) -> Tree:
     keys = torch.cat([layer.keys for layer in layers], 1)
     n, pool = keys.shape
     best, kept = keys.topk(min(config.budget, pool))
-    rows = kept.new_zeros(n, pool + 1).scatter_(1, kept + 1, _count_from(1, kept))
+    rows = kept.new_zeros(n, pool + 1).scatter_(1, kept + 1, (counting(kept.shape[1], kept.device) + 1).expand_as(kept))
     parent = torch.cat([layer.parents for layer in layers], 1).gather(1, kept)
     expanded = torch.cat([layer.expanded for layer in layers], 1)
-    expansion = torch.full_like(rows, -1).scatter_(1, expanded, _count_from(0, expanded))
-    slot = torch.cat([torch.arange(x.keys.shape[1], device=kept.device) % _width(x) for x in layers])
-    depth = torch.cat([torch.full((x.keys.shape[1],), d, device=kept.device) for d, x in enumerate(layers, 1)])
+    expansion = torch.full_like(rows, -1).scatter_(1, expanded, counting(expanded.shape[1], kept.device).expand_as(expanded))
+    slot, depth = _slots_and_depths(tuple((x.keys.shape[1], x.expanded.shape[1]) for x in layers), kept.device)
+    largest = torch.cat([layer.largest for layer in layers], 1)
+    occupied = torch.cat([layer.occupied for layer in layers], 1)
     return Tree(
         tokens=torch.cat([layer.tokens for layer in layers], 1).gather(1, kept),
         depths=depth[kept],
@@ -96,20 +100,19 @@ def _rerank(layers: list[_Layer], config: Config, anchors: int) -> Tree:
         occupied=best >= 0,
         scores=torch.cat([layer.scores for layer in layers], 1).gather(1, kept),
         expansion=torch.cat([expansion[:, :1], expansion.gather(1, kept + 1)], 1),
+        anchors=anchors,
         support=torch.cat([layer.support for layer in layers], 1),
         tail_law=torch.cat([layer.tail_law for layer in layers], 1),
-        fault=torch.cat([layer.fault for layer in layers], 1),
-        anchors=anchors,
+        fault=~torch.isfinite(largest) & occupied,
     )
 
 
-def _width(layer: _Layer) -> int:
-    return layer.keys.shape[1] // layer.expanded.shape[1]
-
-
-def _count_from(first: int, like: Tensor) -> Tensor:
-    """first, first + 1, ... along the last dimension, in the shape of `like`."""
-    return torch.arange(first, first + like.shape[-1], device=like.device).expand_as(like)
+@lru_cache(maxsize=64)
+def _slots_and_depths(layers: tuple[tuple[int, int], ...], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Slot position and depth int64 [pool] of every candidate, for layers of (children, parents)."""
+    slots = [torch.arange(children, device=device) % (children // parents) for children, parents in layers]
+    depths = [torch.full((children,), depth, device=device) for depth, (children, _) in enumerate(layers, 1)]
+    return torch.cat(slots), torch.cat(depths)
 
 
 def check_drafts(tree: Tree) -> None:

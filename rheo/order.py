@@ -23,9 +23,8 @@ def ranking_keys(scores: Tensor, positions: Tensor, occupied: Tensor) -> Tensor:
     scores: float64 >= 0. positions: int64, distinct, ascending by (depth, slot path), below 2**POSITION_BITS.
     All shapes broadcast.
     """
-    leading = (scores.view(torch.int64) + (1 << (DROPPED_BITS - 1))) >> DROPPED_BITS
-    keys = (leading << POSITION_BITS) + ((1 << POSITION_BITS) - 1) - positions
-    return torch.where(occupied, keys, -1)
+    rounded = (scores.view(torch.int64) + (1 << (DROPPED_BITS - 1))) & -(1 << DROPPED_BITS)
+    return torch.where(occupied, rounded - positions + ((1 << POSITION_BITS) - 1), -1)
 
 
 def dense_ranks(values: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rheo.distributions import inverse_cdf
+from rheo.distributions import counting, inverse_cdf
 from rheo.truncation import Draft
 
 
@@ -15,10 +15,11 @@ from rheo.truncation import Draft
 class SlotPlan:
     """Everything about a parent's slots that is known before its probe is drawn, for N requests x b nodes.
 
-    anchors: how many leading support positions are anchors. slots: K.
+    anchors: how many leading support positions are anchors, at most S. slots: K.
     scores: float64 [N, b, S], what each support token is worth as anchor or filler, relative to the parent.
     proxy: float64 [N, b], what the probe is worth, whichever token it turns out to be.
-    tail_law: float64 [N, b, S], q~, zero off the tail; a row of zeros where there is no tail.
+    tail_law: float64 [N, b, S - anchors], q~ of the support's other tokens, all zero where there is no tail;
+    [N, b, 0] if there are only anchors.
     """
 
     anchors: int
@@ -38,10 +39,10 @@ class Slots:
 
 
 def draw_probe(draft: Draft, plan: SlotPlan, uniform: Tensor) -> Tensor:
-    """Support position int64 [N, b] of each probe, by inverse CDF of q~ in ascending token id; uniform [N, b]."""
-    ascending = draft.tokens.argsort(-1)
+    """Support position int64 [N, b, 1] of each probe, by inverse CDF of q~ in ascending token id; uniform [N, b]."""
+    ascending = draft.tokens[..., plan.anchors :].argsort(-1)
     drawn = inverse_cdf(plan.tail_law.gather(-1, ascending), uniform)
-    return ascending.gather(-1, drawn.unsqueeze(-1)).squeeze(-1)
+    return ascending.gather(-1, drawn.unsqueeze(-1)) + plan.anchors
 
 
 def fill(draft: Draft, plan: SlotPlan, uniform: Tensor) -> Slots:
@@ -50,17 +51,14 @@ def fill(draft: Draft, plan: SlotPlan, uniform: Tensor) -> Slots:
     There are w = min(K, S) slots; those for which the support has no token are not occupied.
     """
     width = min(plan.slots, draft.tokens.shape[-1])
-    positions = torch.arange(width, device=draft.tokens.device)
-    anchors = min(plan.anchors, width)
-    if anchors == width:
-        return Slots(draft.tokens[..., :width], plan.scores[..., :width], draft.candidate[..., :width])
-    probe = draw_probe(draft, plan, uniform).unsqueeze(-1)
-    # Fillers sit one slot behind their support position until the probe's own token is passed over.
-    fillers = positions[anchors + 1 :] - 1
-    fillers = fillers + (fillers >= probe)
-    shape = (*probe.shape[:-1], anchors)
-    index = torch.cat([positions[:anchors].expand(shape), probe, fillers], -1)
-    scores = plan.scores.gather(-1, index)
-    scores[..., anchors] = plan.proxy
     occupied = draft.candidate[..., :width]  # the k-th slot exists where the support has k tokens
+    if plan.tail_law.shape[-1] == 0:
+        return Slots(draft.tokens[..., :width], plan.scores[..., :width], occupied)
+    probe = draw_probe(draft, plan, uniform)
+    # A slot holds the token of its own support position, except the probe's; behind that, every filler that
+    # comes before the probe's token has moved one slot back.
+    slot = counting(width, probe.device)
+    index = torch.where(slot == plan.anchors, probe, slot - ((slot > plan.anchors) & (slot <= probe)).long())
+    scores = plan.scores.gather(-1, index)
+    scores[..., plan.anchors] = plan.proxy
     return Slots(draft.tokens.gather(-1, index), scores, occupied)

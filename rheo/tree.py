@@ -32,8 +32,9 @@ class Tree:
     tokens, depths, slots (position among the parent's): int64 [N, R]. parents: int64 [N, R], rows.
     occupied: bool [N, R]; false where a request has fewer nodes. scores: float64 [N, R].
     expansion: int64 [N, R + 1], where a row's truncated support lies along E, -1 if the row was not expanded.
-    support: int64 [N, E, S] token ids; tail_law: float64 [N, E, S], q~ at those ids, zero off the tail.
-    fault: bool [N, E], expansions whose draft logits were not usable. anchors: anchor slots of a parent.
+    anchors: how many of a parent's first slots hold anchors: its support's first tokens.
+    support: int64 [N, E, S], token ids; tail_law: float64 [N, E, S - anchors or 0], q~ of those behind the anchors.
+    fault: bool [N, E], expansions whose draft logits were not usable.
     """
 
     tokens: Tensor
@@ -43,10 +44,10 @@ class Tree:
     occupied: Tensor
     scores: Tensor
     expansion: Tensor
+    anchors: int
     support: Tensor
     tail_law: Tensor
     fault: Tensor
-    anchors: int
 
     @property
     def kinds(self) -> Tensor:

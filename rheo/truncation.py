@@ -8,6 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from rheo.distributions import counting
+
+# Half precision is widened before anything is computed: draft and target must be rounded alike.
+HALF = (torch.float16, torch.bfloat16)
+
 _CHUNK = 32
 
 
@@ -17,14 +22,14 @@ class Draft:
 
     tokens: int64 [N, b, S]. logits: float64 [N, b, S], untempered. q: float64 [N, b, S], their softmax.
     candidate: bool [N, b, S], false where q = 0 (a logit of -inf); candidates come first.
-    fault: bool [N, b], true where the logits hold NaN or +inf, or nothing but -inf.
+    largest: [N, b], the greatest logit: NaN, +inf or -inf exactly where the logits are not usable.
     """
 
     tokens: Tensor
     logits: Tensor
     q: Tensor
     candidate: Tensor
-    fault: Tensor
+    largest: Tensor
 
 
 def truncate(logits: Tensor, support: int | None) -> Draft:
@@ -34,12 +39,11 @@ def truncate(logits: Tensor, support: int | None) -> Draft:
     """
     vocab = logits.shape[-1]
     size = vocab if support is None else min(support, vocab)
-    if logits.dtype in (torch.float16, torch.bfloat16):
+    if logits.dtype in HALF:
         logits = logits.float()
     tokens, largest = top(logits, size)
     kept = logits.gather(-1, tokens).double()
-    fault = ~torch.isfinite(largest)
-    return Draft(tokens, kept, torch.softmax(kept, -1), kept > -torch.inf, fault)
+    return Draft(tokens, kept, torch.softmax(kept, -1), kept > -torch.inf, largest)
 
 
 def top(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -56,7 +60,7 @@ def top(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     maxima = chunks.amax(-1)
     best = _first_in_order(maxima, count).sort(-1).values
     rows = chunks.shape[-2]
-    start = torch.arange(best[..., 0].numel(), device=values.device).unsqueeze(-1) * rows
+    start = counting(best[..., 0].numel(), values.device).unsqueeze(-1) * rows
     picked = chunks.reshape(-1, _CHUNK).index_select(0, (best.flatten(0, -2) + start).flatten())
     inside = _first_in_order(picked.view(*best.shape[:-1], count * _CHUNK), count)
     return best.gather(-1, inside // _CHUNK) * _CHUNK + inside % _CHUNK, maxima.amax(-1)
@@ -70,6 +74,5 @@ def _first_in_order(values: Tensor, count: int) -> Tensor:
     n = values.shape[-1]
     bits = (values + 0.0).view(torch.int32)  # + 0.0 makes -0.0 equal to 0.0
     ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF)
-    backwards = torch.arange(n - 1, -1, -1, device=values.device)
-    keys = torch.add(backwards, ordered, alpha=1 << 32).topk(count).values
-    return n - 1 - (keys & 0xFFFFFFFF)
+    keys = torch.add(~counting(n, values.device), ordered, alpha=1 << 32).topk(count).values
+    return ~keys & 0xFFFFFFFF

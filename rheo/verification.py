@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import torch
 from torch import Tensor
 
-from rheo.distributions import inverse_cdf
+from rheo.distributions import counting, inverse_cdf
 from rheo.growth import check_drafts
 from rheo.processors import Processor
 from rheo.rules import Rule
 from rheo.rules.children import Children
 from rheo.tree import PROBE, Path, Tree
+from rheo.truncation import HALF
 from rheo.uniforms import Uniforms
 
 
@@ -27,47 +30,56 @@ def verify(tree: Tree, target_logits: Tensor, uniforms: Uniforms, process: Proce
     n, nodes = tree.tokens.shape
     if target_logits.ndim != 3 or target_logits.shape[:2] != (n, nodes + 1):
         raise ValueError(f"target logits must be [{n}, {nodes + 1}, V], got {list(target_logits.shape)}")
-    request = torch.arange(n, device=tree.tokens.device)
-    row = torch.zeros_like(request)
-    alive = torch.ones_like(request, dtype=torch.bool)
+    everywhere = survivors(tree)
+    row = first = counting(n, tree.tokens.device) * (nodes + 1)  # rows of all requests, numbered through
+    alive = row >= 0
     tokens, rows = [], []
     steps = uniforms.draw.shape[1]
     for depth in range(steps):
-        logits = target_logits[request, row]
-        if logits.dtype in (torch.float16, torch.bfloat16):
-            logits = logits.float()
-        weights = torch.softmax(process(logits), -1)
+        logits = target_logits.flatten(0, 1).index_select(0, row)
+        weights = torch.softmax(process(logits.float() if logits.dtype in HALF else logits), -1)
         if depth + 1 < steps:
-            weights = rule(weights, survivors(tree, row), uniforms.coin[:, depth])
+            weights = rule(weights, at(everywhere, row), uniforms.coin[:, depth])
         token = inverse_cdf(weights, uniforms.draw[:, depth])
-        child = (tree.parents == row.unsqueeze(-1)) & (tree.tokens == token.unsqueeze(-1)) & tree.occupied
-        found = child.any(-1)
         tokens.append(torch.where(alive, token, -1))
-        row = torch.where(found, child.long().argmax(-1) + 1, row)
-        alive_next = alive & found
-        rows.append(torch.where(alive_next, row, -1))
-        alive = alive_next
+        child = (tree.parents == (row - first).unsqueeze(-1)) & (tree.tokens == token.unsqueeze(-1)) & tree.occupied
+        found, node = child.max(-1)
+        alive = alive & found
+        row = torch.where(alive, first + node + 1, row)
+        rows.append(torch.where(alive, node + 1, -1))
     emitted = torch.stack(tokens, -1)
     check_drafts(tree)
     check_targets(tree, target_logits)
     return Path(emitted, torch.stack(rows, -1), (emitted >= 0).sum(-1))
 
 
-def survivors(tree: Tree, row: Tensor) -> Children:
-    """The surviving children of node `row` [N] of every request, as a rule wants them."""
-    child = (tree.parents == row.unsqueeze(-1)) & tree.occupied
-    is_probe = child & (tree.kinds == PROBE)
-    has_probe = is_probe.any(-1, keepdim=True)
-    probe = tree.tokens.gather(-1, is_probe.long().argmax(-1, keepdim=True))
-    where = tree.expansion.gather(-1, row.unsqueeze(-1)).clamp(min=0).unsqueeze(-1)
-    size = tree.support.shape[-1]
-    support = tree.support.gather(1, where.expand(-1, -1, size)).squeeze(1)
-    law = tree.tail_law.gather(1, where.expand(-1, -1, size)).squeeze(1)
-    # Anchor i is the i-th token of the support, so its slot says where it stands there.
-    anchors = min(tree.anchors, size)
-    slots = torch.where(child & (tree.slots < anchors), tree.slots, size)
-    anchor = torch.zeros(*row.shape, size + 1, dtype=torch.bool, device=row.device).scatter_(-1, slots, True)
-    return Children(anchor[..., :size], probe, has_probe, support, law)
+def survivors(tree: Tree) -> Children:
+    """The surviving children of every row of every request, as a rule wants them: N is N (R + 1) here."""
+    n, nodes = tree.tokens.shape
+    device, m = tree.tokens.device, tree.anchors
+    # Dropped and probeless slots write behind the end, so that no surviving child is overwritten.
+    probe = torch.full((n, nodes + 2), -1, device=device)
+    probe.scatter_(1, torch.where(tree.occupied & (tree.kinds == PROBE), tree.parents, nodes + 1), tree.tokens)
+    alive = torch.zeros(n, (nodes + 1) * m + 1, dtype=torch.bool, device=device)
+    place = torch.where(tree.occupied & (tree.slots < m), tree.parents * m + tree.slots, (nodes + 1) * m)
+    alive.scatter_(1, place, True)
+    expanded = tree.support.shape[1]
+    where = (tree.expansion.clamp(min=0) + counting(n, device).unsqueeze(-1) * expanded).flatten()
+    support = tree.support.flatten(0, 1).index_select(0, where)
+    law = tree.tail_law.flatten(0, 1).index_select(0, where)
+    probes = probe[:, : nodes + 1].reshape(-1, 1)
+    return Children(
+        anchors=support[:, :m],
+        alive=alive[:, :-1].reshape(n * (nodes + 1), m),
+        probe=probes,
+        tail=support[:, m:],
+        law=torch.where(probes >= 0, law, 0.0),
+    )
+
+
+def at(children: Children, row: Tensor) -> Children:
+    """Those rows [N] of the children of all rows."""
+    return Children(*(getattr(children, field.name).index_select(0, row) for field in fields(Children)))
 
 
 def check_targets(tree: Tree, target_logits: Tensor) -> None:

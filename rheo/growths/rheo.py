@@ -16,14 +16,7 @@ def plan(draft: Draft, config: Config) -> SlotPlan:
     The proxy must not depend on the probe's identity, and no filler may outrank it. min(q(x_m), z) does both;
     without anchors q(x_1) does. z is summed over the tail: 1 minus the anchors loses small tails to rounding.
     """
-    m = config.anchors
-    tail = draft.candidate.clone()
-    tail[..., :m] = False
-    if m == 0:
-        proxy = draft.q[..., 0]
-    else:
-        tail_mass = torch.where(tail, draft.q, 0.0).sum(-1)
-        last_anchor = draft.q[..., min(m, draft.q.shape[-1]) - 1]
-        proxy = torch.minimum(last_anchor, tail_mass)
-    law = temper(draft.logits, tail, float(config.temperature))
+    m = min(config.anchors, draft.q.shape[-1])
+    proxy = draft.q[..., 0] if m == 0 else torch.minimum(draft.q[..., m - 1], draft.q[..., m:].sum(-1))
+    law = temper(draft.logits[..., m:], draft.candidate[..., m:], float(config.temperature))
     return SlotPlan(m, config.slots, draft.q, proxy, law)

@@ -11,5 +11,5 @@ from rheo.truncation import Draft
 
 def plan(draft: Draft, config: Config) -> SlotPlan:
     """Slots of every parent with the given truncated drafts: K anchors, no tail."""
-    nothing = torch.zeros_like(draft.q)
-    return SlotPlan(config.slots, config.slots, draft.q, nothing[..., 0], nothing)
+    anchors = min(config.slots, draft.q.shape[-1])
+    return SlotPlan(anchors, config.slots, draft.q, torch.zeros_like(draft.q[..., 0]), draft.q[..., :0])

@@ -12,22 +12,24 @@ from torch import Tensor
 class Children:
     """Surviving children of one node in each of N requests.
 
-    support: int64 [N, S], distinct ids; law: float64 [N, S], q~ at those ids, zero off the tail. anchor: bool
-    [N, S], which of those ids are surviving anchors. probe: int64 [N, 1], its token, meaningless where has_probe:
-    bool [N, 1] is false.
+    anchors: int64 [N, m], the tokens of its anchor slots, and alive: bool [N, m], which of them survived.
+    probe: int64 [N, 1], the probe's token, or -1 without a surviving probe.
+    tail: int64 [N, n], the other support tokens, and law: float64 [N, n], q~ of them; zeros without a probe.
     """
 
-    anchor: Tensor
+    anchors: Tensor
+    alive: Tensor
     probe: Tensor
-    has_probe: Tensor
-    support: Tensor
+    tail: Tensor
     law: Tensor
 
 
-def accepts(mass: Tensor, children: Children, coin: Tensor) -> Tensor:
-    """bool [N, 1]: coin < mass / q~(probe), for the mass [N, 1] that the running residual puts on the probe.
+def accepts(p: Tensor, children: Children, coin: Tensor, scale: Tensor | float = 1.0) -> Tensor:
+    """bool [N, 1]: coin < scale x p(probe) / q~(probe), for p [N, V] and coin float64 [N]. False without a probe.
 
-    Strictly less: with <= a coin of 0 would accept a token of mass zero.
+    Strictly less: with <= a coin of 0 would accept a token that p rules out.
     """
-    drawn = torch.where(children.support == children.probe, children.law, 0.0).sum(-1, keepdim=True)
-    return children.has_probe & (coin.unsqueeze(-1) < mass.double() / drawn)
+    drawn = children.tail == children.probe
+    law = torch.where(drawn, children.law, 0.0).sum(-1, keepdim=True)
+    mass = torch.where(drawn, p.gather(-1, children.tail), 0.0).sum(-1, keepdim=True, dtype=torch.float64)
+    return coin.unsqueeze(-1) < scale * mass / law  # 0 / 0 is NaN, which nothing is less than

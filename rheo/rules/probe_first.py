@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from rheo.distributions import residual
@@ -11,7 +10,6 @@ from rheo.rules.children import Children, accepts
 
 def single_draw(p: Tensor, children: Children, coin: Tensor) -> Tensor:
     """All mass on the probe if its coin accepts it, otherwise the residual. p: [N, V]; coin: float64 [N]."""
-    accepted = accepts(p.gather(-1, children.probe), children, coin)
-    rest = residual(p, children.support, children.law)
-    rest = torch.where(accepted, 0.0, torch.where(children.has_probe, rest, p))
-    return rest.scatter_add_(-1, children.probe, accepted.to(p.dtype))
+    accepted = accepts(p, children, coin)
+    rest = residual(p, children.tail, children.law).mul_(~accepted)
+    return rest.scatter_add_(-1, children.probe.clamp(min=0), accepted.to(p.dtype))

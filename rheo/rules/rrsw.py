@@ -15,15 +15,13 @@ def single_draw(p: Tensor, children: Children, coin: Tensor) -> Tensor:
     p: [N, V]; coin: float64 [N]. The coin's outcome does not depend on whether an anchor is taken, so it may be
     tossed first.
     """
-    on_anchors = torch.where(children.anchor, p.gather(-1, children.support), 0.0)
-    beside = p.scatter(-1, children.support, torch.where(children.anchor, 0.0, p.gather(-1, children.support)))
+    on_anchors = torch.where(children.alive, p.gather(-1, children.anchors), 0.0)
+    beside = p.scatter_add(-1, children.anchors, -on_anchors)
     mass = beside.sum(-1, keepdim=True, dtype=torch.float64)
-    tested = children.has_probe & (mass > 0)
-    normalised = torch.where(tested, beside / mass, p).to(p.dtype)
-    accepted = tested & accepts(normalised.gather(-1, children.probe), children, coin)
-    rest = residual(normalised, children.support, children.law)
-    rest = torch.where(accepted, 0.0, rest).scatter_add_(-1, children.probe, accepted.to(p.dtype))
-    # The residual is not normalised: weigh the anchors against it, not against its mass.
-    share = rest.sum(-1, keepdim=True, dtype=torch.float64) / mass
-    mixed = rest.scatter_add_(-1, children.support, (on_anchors * share).to(p.dtype))
-    return torch.where(tested, mixed, p)
+    accepted = accepts(beside, children, coin, 1 / mass)
+    # Scaling the law instead of the target leaves the residual in units of p: it sums to `left`, not to `mass`.
+    rest = residual(beside, children.tail, mass * children.law)
+    left = rest.sum(-1, keepdim=True, dtype=torch.float64)
+    rest = rest.mul_(~accepted).scatter_add_(-1, children.probe.clamp(min=0), accepted * mass.to(p.dtype))
+    share = torch.where(accepted | (mass <= 0), 1.0, left / mass)
+    return rest.scatter_add_(-1, children.anchors, (share * on_anchors).to(p.dtype))
