@@ -65,12 +65,17 @@ def exact_steps(target_at: TargetAt, rule: Rule) -> StepAt:
     def step_at(tree: Tree, path: SlotPath, tokens: Tokens) -> StepLaw:
         p = target_at(tokens)
         children = survivors(tree, path, len(p))
-        key = (tokens, children.anchors, children.probe, children.fillers)
+        key = step_key(tokens, children)
         if key not in cache:
             cache[key] = step_law(p, children, rule, len(path))
         return cache[key]
 
     return step_at
+
+
+def step_key(tokens: Tokens, children: Children) -> tuple[object, ...]:
+    """What the law of a step depends on, for one case and method."""
+    return tokens, children.anchors, children.probe, children.fillers
 
 
 def step_law(p: Array, children: Children, rule: Rule, depth: int) -> StepLaw:

@@ -1,0 +1,167 @@
+"""What a round decides, as cells of the unit interval: which uniforms lead to which outcome, by the reference.
+
+A torch round reads every decision from its own uniform by inverse CDF. So each decision splits [0, 1) into cells,
+and a sampler whose cells all have the right ends has the right law.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from reference.choose import Site
+from reference.distributions import Array
+from reference.growths import Growth
+from reference.rules import Rule
+from reference.rules.children import Children
+from reference.slots import SlotPlan
+from reference.tree import SlotPath, Tokens, Tree
+from reference.truncation import truncate
+from reference.verification import TargetAt, step, survivors
+from verify.cases import Case
+from verify.enumeration import Decision, enumerate_outcomes
+from verify.laws import step_key
+
+ONE_BELOW = float(np.nextafter(1.0, 0.0))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The uniforms [low, high) with which a decision falls on one index."""
+
+    low: Fraction
+    high: Fraction
+
+    @property
+    def width(self) -> Fraction:
+        return self.high - self.low
+
+    @property
+    def middle(self) -> float:
+        return float((self.low + self.high) / 2)
+
+    def ends(self, margin: float, outermost: bool = True) -> tuple[float, float]:
+        """Inside both ends by `margin`, at most a quarter of the cell.
+
+        outermost: at the ends of the whole interval no margin, but 0 and 1 - ulp themselves.
+        """
+        step = min(Fraction(margin), self.width / 4)
+        low = 0.0 if outermost and self.low == 0 else float(self.low + step)
+        high = ONE_BELOW if outermost and self.high == 1 else float(self.high - step)
+        return low, high
+
+
+EVERYTHING = Cell(Fraction(0), Fraction(1))
+
+
+def cells(weights: Array) -> list[Cell]:
+    """The cell of every index for weights [n] in Fractions that sum to 1; empty ones included."""
+    bounds = [Fraction(0), *np.cumsum(weights)]
+    return [Cell(Fraction(a), Fraction(b)) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One probe of a class: where it is drawn, and what it became.
+
+    position: where it stands among the kept nodes. tokens: the tail, ascending; law: q~ [n] of them; index: into both.
+    """
+
+    site: Site
+    position: int
+    tokens: tuple[int, ...]
+    law: Array
+    index: int
+
+    @property
+    def cell(self) -> Cell:
+        return cells(self.law)[self.index]
+
+
+def with_exact_plans(tree: Tree, case: Case, growth: Growth) -> Tree:
+    """The tree with its slot plans in Fractions: the scores that shaped it may be floats, its laws must not be."""
+    tokens = {(): (), **{node.path: node.tokens for node in tree.nodes}}
+
+    def plan(path: SlotPath) -> SlotPlan:
+        return growth(truncate(case.toy.draft.exact(tokens[path]), case.config.support), case.config)
+
+    return Tree(tree.nodes, {path: plan(path) for path in tree.plans})
+
+
+def probes_of(tree: Tree, decisions: tuple[Decision, ...]) -> tuple[Probe, ...]:
+    """The probes of one class: what growth decided to get this tree, whose slot plans are exact."""
+    found = []
+    for decision in decisions:
+        path = expanded(tree, decision.site)
+        position = next(i for i, n in enumerate(tree.nodes) if n.path[:-1] == path and n.kind == "probe")
+        plan = tree.plans[path]
+        order = np.argsort(plan.tail)
+        tokens = tuple(int(t) for t in plan.tail[order])
+        found.append(Probe(decision.site, position, tokens, plan.tail_law[order], decision.index))
+    return tuple(found)
+
+
+def expanded(tree: Tree, site: Site) -> SlotPath:
+    """Path of the node whose probe is drawn at a site: the rank-th best kept node at its depth."""
+    return () if site.depth == 0 else [n for n in tree.nodes if n.depth == site.depth][site.index].path
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One way a verification step can fall: the cells of its coin and its draw, and what comes of it.
+
+    `spread` is the probability of the coin's side: what rounding does to a draw is felt divided by it.
+    """
+
+    coin: Cell
+    draw: Cell
+    child: int | None
+    token: int
+    spread: Fraction
+
+
+def turns(p: Array, children: Children, rule: Rule, depth: int) -> list[Turn]:
+    """Every way one step can fall, by enumerating the single-draw form of its rule in Fractions."""
+    found = []
+    for outcome in enumerate_outcomes(lambda choose: step(p, children, rule, choose, depth, "single_draw")):
+        cell = {d.site.name: cells(d.weights)[d.index] for d in outcome.decisions}
+        coin = cell.get("coin", EVERYTHING)
+        found.append(Turn(coin, cell["draw"], *outcome.result, spread=coin.width))
+    return found
+
+
+@dataclass(frozen=True)
+class Stop:
+    """A kept node of a class (or the root) with the ways its step can fall, and the turns that lead to it."""
+
+    path: SlotPath
+    tokens: Tokens
+    children: Children
+    turns: tuple[Turn, ...]
+    route: tuple[Turn, ...]
+
+    @property
+    def key(self) -> object:
+        """Equal for nodes whose step has the same law."""
+        return step_key(self.tokens, self.children)
+
+
+def walk(tree: Tree, target_at: TargetAt, rule: Rule, cache: dict[object, tuple[Turn, ...]]) -> Iterator[Stop]:
+    """Every node of a tree that verification can reach, parents first; the route takes the likeliest turns."""
+    frontier: list[tuple[SlotPath, Tokens, tuple[Turn, ...]]] = [((), (), ())]
+    while frontier:
+        path, tokens, route = frontier.pop(0)
+        p = target_at(tokens)
+        children = survivors(tree, path, len(p))
+        key = step_key(tokens, children)
+        if key not in cache:
+            cache[key] = tuple(turns(p, children, rule, len(path)))
+        yield Stop(path, tokens, children, cache[key], route)
+        for node in tree.children(path):
+            leading = [turn for turn in cache[key] if turn.child == node.token]
+            if leading:
+                likeliest = max(leading, key=lambda turn: turn.coin.width * turn.draw.width)
+                frontier.append((node.path, node.tokens, (*route, likeliest)))

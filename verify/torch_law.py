@@ -1,0 +1,315 @@
+"""The law of the torch sampler, measured from outside: driven through every class and both ends of every cell.
+
+The reference names the classes and the cells. Each outcome is asked for with uniforms just inside both ends of its
+cells and must come out both times; a midpoint alone cannot see a wrong acceptance probability. Then every boundary
+between two cells is located by bisection. The cell widths found that way are the sampler's law, whatever its code
+says about itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from reference.distributions import Array
+from reference.growth import DraftAt
+from reference.growths import Growth
+from reference.methods import METHODS as REFERENCE
+from reference.tree import SlotPath, Tokens, Tree
+from reference.truncation import weights_from_logits
+from reference.verification import survivors
+from rheo.methods import METHODS
+from verify.cases import Case
+from verify.cells import ONE_BELOW, Cell, Probe, Stop, Turn, cells, probes_of, walk, with_exact_plans
+from verify.enumeration import Outcome
+from verify.laws import Law, StepLaw, classes_of, compose, step_key, target_of
+from verify.player import Played, Player, Query
+
+Key = tuple[object, ...]
+
+
+@dataclass(frozen=True)
+class Precision:
+    """What is asked of a dtype: how far inside a cell's ends it is tried, what its rounding may move a boundary by,
+    and the total variation up to which it counts as lossless."""
+
+    dtype: torch.dtype
+    inside: float
+    noise: float
+    lossless: float
+
+
+PRECISIONS = {
+    "float64": Precision(torch.float64, 1e-13, 1e-14, 1e-12),
+    "float32": Precision(torch.float32, 1e-5, 1e-6, 1e-6),
+}
+
+# Halvings of an interval 2 x inside wide: enough to fall below the dtype's own rounding.
+_HALVINGS = 12
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What driving found.
+
+    law: in floats. classes: how many. rounds: how many were played. faults: a line per outcome that did not come.
+    narrow: ends not tried because their cell is narrower than the dtype's rounding (its boundaries are located).
+    boundary_error: the largest distance of a boundary from its place in the reference, times its coin's probability.
+    posterior_ok: every surviving probe's cells are as wide as q~ says; None where nothing is drawn.
+    """
+
+    law: Law
+    classes: int
+    rounds: int
+    narrow: int
+    boundary_error: float
+    posterior_ok: bool | None
+    faults: list[str]
+
+
+@dataclass(frozen=True)
+class Class:
+    """One class: its tree and the probes drawn in it."""
+
+    tree: Tree
+    probes: tuple[Probe, ...]
+
+    def prefix(self, i: int) -> Key:
+        """What the boundaries of the i-th probe depend on: everything drawn before it."""
+        return ("probe", *((p.site, p.index) for p in self.probes[:i]), self.probes[i].site)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A round whose outcome is known: the class's tree, then these first emitted tokens, the last drafted or not."""
+
+    query: Query
+    tree: Tree
+    tokens: Tokens
+    drafted: bool
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """The end of a cell. A round played with `uniform` of the query moved is below it if the token at `place` of the
+    drafted tree, or of what was emitted, is at most (for a coin: exactly) `token`."""
+
+    query: Query
+    uniform: tuple[str, int]
+    at: Fraction
+    spread: Fraction
+    place: int
+    token: int
+
+
+def measure(case: Case, method: str, precision: Precision, limit: int | None = None) -> Measured:
+    """Drive the torch sampler through a case.
+
+    ValueError where the case's target is irrational, TooManyOutcomes beyond `limit` classes.
+    """
+    reference = REFERENCE[method]
+    player = Player(case, METHODS[method], precision.dtype)
+    target_at = target_of(case)
+    classes = [
+        class_of(outcome, case, reference.growth)
+        for outcome in classes_of(seen_draft(case, precision.dtype), case.config, reference, limit)
+    ]
+    known: dict[object, tuple[Turn, ...]] = {}
+    trials: list[Trial] = []
+    boundaries: dict[Key, Boundary] = {}
+    narrow = 0
+    for each in classes:
+        boundaries.update(probe_boundaries(each, case))
+        for stop in walk(each.tree, target_at, reference.rule, known):
+            boundaries.update(step_boundaries(each, stop, case))
+            for turn in stop.turns:
+                wide = min(turn.draw.width, turn.coin.width) * turn.spread > 4 * precision.noise
+                narrow += 0 if wide else 2
+                trials += trials_of(each, stop, turn, case, precision) if wide else []
+    faults = play_trials(player, trials)
+    located, lost = locate(player, boundaries, precision)
+    faults += lost
+    off = [abs(located[key] - float(b.at)) * float(b.spread) for key, b in boundaries.items()]
+
+    def step_at(tree: Tree, path: SlotPath, tokens: Tokens) -> StepLaw:
+        key = step_key(tokens, survivors(tree, path, case.toy.vocab))
+        return measured_step(key, known[key], located)
+
+    masses = [class_mass(each, located) for each in classes]
+    drawn = [abs(located[k] - float(b.at)) for k, b in boundaries.items() if k[0] == "probe"]
+    return Measured(
+        law=compose(zip(masses, (each.tree for each in classes), strict=True), step_at),
+        classes=len(classes),
+        rounds=len(trials) + len(boundaries) * (_HALVINGS + 2),
+        narrow=narrow,
+        boundary_error=max(off, default=0.0),
+        posterior_ok=all(x <= precision.lossless for x in drawn) if any(c.probes for c in classes) else None,
+        faults=faults,
+    )
+
+
+def class_of(outcome: Outcome[Tree], case: Case, growth: Growth) -> Class:
+    """A class named by float scores, with its laws in Fractions."""
+    tree = with_exact_plans(outcome.result, case, growth)
+    return Class(tree, probes_of(tree, outcome.decisions))
+
+
+def seen_draft(case: Case, dtype: torch.dtype) -> DraftAt:
+    """The draft as the torch sampler sees it: weights in float64 of logits rounded to its dtype."""
+
+    def draft_at(tokens: Tokens) -> Array:
+        return weights_from_logits(torch.from_numpy(case.toy.draft.logits(tokens)).to(dtype).numpy())
+
+    return draft_at
+
+
+def query_of(each: Class, case: Case, probes: dict[int, float], route: tuple[Turn, ...], others: float = 0.5) -> Query:
+    """Uniforms that lead to the class and down the route: the middles of all cells, unless `probes` says otherwise."""
+    middles = {case.config.expansion(p.site.depth, p.site.index): p.cell.middle for p in each.probes}
+    coins = {depth: turn.coin.middle for depth, turn in enumerate(route)}
+    draws = {depth: turn.draw.middle for depth, turn in enumerate(route)}
+    return Query({**middles, **probes}, coins, draws, others)
+
+
+def trials_of(each: Class, stop: Stop, turn: Turn, case: Case, precision: Precision) -> Iterator[Trial]:
+    """One turn at the lower, then at the upper end of all its cells and of all the class's probes.
+
+    What no decision of the class reads (unreached probes, later steps) is 0 in the one and 1 - ulp in the other. So
+    is every uniform whose cell ends there, but for draws from a residual: where p equals q~, rounding may leave a
+    token a sliver of mass there.
+    """
+    depth = len(stop.path)
+    margin = precision.inside / float(turn.spread)
+    for end in (0, 1):
+        ends = {
+            case.config.expansion(p.site.depth, p.site.index): p.cell.ends(precision.inside)[end]
+            for p in each.probes
+            if p.cell.width > 4 * precision.noise
+        }
+        query = query_of(each, case, ends, stop.route, others=(0.0, ONE_BELOW)[end])
+        query.coins[depth] = turn.coin.ends(precision.inside)[end]
+        query.draws[depth] = turn.draw.ends(margin, outermost=stop.children.probe is None)[end]
+        yield Trial(query, each.tree, (*stop.tokens, turn.token), turn.child is not None)
+
+
+def play_trials(player: Player, trials: list[Trial]) -> list[str]:
+    """Play them all; a line for each whose outcome is another than the reference's."""
+    played = player.play(player.numbers([trial.query for trial in trials]))
+    faults = []
+    for row, trial in enumerate(trials):
+        if (tree := played.tree(row)) != expected_tree(trial.tree):
+            faults.append(f"tree {tree} in place of {expected_tree(trial.tree)} under {trial.query}")
+        elif (seen := played.start(row, len(trial.tokens))) != (trial.tokens, trial.drafted):
+            faults.append(f"emitted {seen} in place of {(trial.tokens, trial.drafted)} under {trial.query}")
+    return faults
+
+
+def expected_tree(tree: Tree) -> tuple[tuple[int, int, int], ...]:
+    """(token, row of the parent, slot) of every kept node, as `Played.tree` gives it."""
+    row = {(): 0, **{node.path: i for i, node in enumerate(tree.nodes, start=1)}}
+    return tuple((node.token, row[node.path[:-1]], node.path[-1]) for node in tree.nodes)
+
+
+def probe_boundaries(each: Class, case: Case) -> Iterator[tuple[Key, Boundary]]:
+    """The ends of the cells of every probe of a class, but for 0 and 1."""
+    for i, probe in enumerate(each.probes):
+        for k in inner(probe.law):
+            uniform = ("probes", case.config.expansion(probe.site.depth, probe.site.index))
+            high, query = cells(probe.law)[k].high, query_of(each, case, {}, ())
+            boundary = Boundary(query, uniform, high, Fraction(1), probe.position, probe.tokens[k])
+            yield (*each.prefix(i), k), boundary
+
+
+def step_boundaries(each: Class, stop: Stop, case: Case) -> Iterator[tuple[Key, Boundary]]:
+    """The ends of the cells of a step's coin, and of its draw on each side of the coin, but for 0 and 1."""
+    depth = len(stop.path)
+    sides: dict[Cell, list[Turn]] = {}
+    for turn in stop.turns:
+        sides.setdefault(turn.coin, []).append(turn)
+    if len(sides) > 1:
+        accepting = next(t for t in stop.turns if t.coin.low == 0 and t.token == stop.children.probe)
+        query = query_of(each, case, {}, (*stop.route, accepting))
+        yield ("coin", stop.key), Boundary(
+            query, ("coins", depth), accepting.coin.high, Fraction(1), depth, accepting.token
+        )
+    for side, turns in sides.items():
+        for turn in turns[:-1]:
+            query = query_of(each, case, {}, (*stop.route, turn))
+            key = ("draw", stop.key, side, turn.token)
+            yield key, Boundary(query, ("draws", depth), turn.draw.high, turn.spread, depth, turn.token)
+
+
+def inner(law: Array) -> list[int]:
+    """Indices of positive weight [n], without the last: the cells that end before 1."""
+    return [int(k) for k in np.flatnonzero(law)[:-1]]
+
+
+def locate(
+    player: Player, boundaries: dict[Key, Boundary], precision: Precision
+) -> tuple[dict[Key, float], list[str]]:
+    """Every boundary by bisection, and a line for each that is not where it may be."""
+    if not boundaries:
+        return {}, []
+    items = list(boundaries.values())
+    numbers = player.numbers([b.query for b in items])
+    columns = np.array([player.column(*b.uniform) for b in items])
+    at = np.array([float(b.at) for b in items])
+    within = np.array([precision.inside / float(b.spread) for b in items])
+    low, high = np.maximum(at - within, 0.0), np.minimum(at + within, np.nextafter(1.0, 0.0))
+
+    def below(uniform: NDArray[np.float64]) -> NDArray[np.bool_]:
+        numbers[np.arange(len(items)), columns] = uniform
+        played = player.play(numbers)
+        return np.array([is_below(b, played, row) for row, b in enumerate(items)])
+
+    right = below(low) & ~below(high)
+    faults = [
+        f"boundary of {b.uniform} is not within {w:.1e} of {b.at} under {b.query}"
+        for b, w, ok in zip(items, within, right, strict=True)
+        if not ok
+    ]
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        under = below(middle)
+        low, high = np.where(under, middle, low), np.where(under, high, middle)
+    return dict(zip(boundaries, ((low + high) / 2).tolist(), strict=True)), faults
+
+
+def is_below(boundary: Boundary, played: Played, row: int) -> bool:
+    """Whether a round's uniform was below the boundary, told from its outcome."""
+    kind, _ = boundary.uniform
+    if kind == "probes":
+        return bool(played.drafted[row, boundary.place] <= boundary.token)
+    token = played.emitted[row, boundary.place]
+    return bool(token == boundary.token if kind == "coins" else token <= boundary.token)
+
+
+def class_mass(each: Class, located: dict[Key, float]) -> float:
+    """The probability of a class from the measured widths of its probes' cells."""
+    mass = 1.0
+    for i, probe in enumerate(each.probes):
+        ends = [0.0, *(located[(*each.prefix(i), k)] for k in inner(probe.law)), 1.0]
+        place = [int(k) for k in np.flatnonzero(probe.law)].index(probe.index)
+        mass *= ends[place + 1] - ends[place]
+    return mass
+
+
+def measured_step(key: Key, turns: tuple[Turn, ...], located: dict[Key, float]) -> StepLaw:
+    """The law of a step from the measured widths of its coin's and draws' cells."""
+    sides: dict[Cell, list[Turn]] = {}
+    for turn in turns:
+        sides.setdefault(turn.coin, []).append(turn)
+    toss = located.get(("coin", key), 1.0)
+    law: StepLaw = {}
+    for (side, group), chance in zip(sides.items(), (toss, 1 - toss), strict=False):
+        ends = [0.0, *(located[("draw", key, side, turn.token)] for turn in group[:-1]), 1.0]
+        for turn, (low, high) in zip(group, pairwise(ends), strict=True):
+            outcome = (turn.child, turn.token)
+            law[outcome] = law.get(outcome, 0) + chance * (high - low)
+    return law
