@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from reference.choose import Choose, Site
 from reference.distributions import Array
@@ -14,12 +15,24 @@ from reference.truncation import truncate
 from rheo.config import Config
 
 DraftAt = Callable[[Tokens], Array]  # tokens since the root -> draft weights [vocab], untempered
+Order = Callable[[Node], Any]  # sort key, smaller first
+Fill = Callable[[SlotPlan, int | None], list[Slot]]  # a parent's probe and fillers
 
 ROOT = Node(path=(), tokens=(), kind="anchor", score=1)
 
 
-def grow(draft_at: DraftAt, config: Config, growth: Growth, choose: Choose) -> Tree:
-    """The draft tree of one round. Every expanded node's probe is drawn, also those that rerank drops."""
+def grow(
+    draft_at: DraftAt,
+    config: Config,
+    growth: Growth,
+    choose: Choose,
+    order: Order = total_order,
+    fill: Fill = drawn_slots,
+) -> Tree:
+    """The draft tree of one round. Every expanded node's probe is drawn, also those that rerank drops.
+
+    `order` and `fill` are there for controls that must fail: any other order or score may be lossy.
+    """
     plans: dict[SlotPath, SlotPlan] = {}
     candidates: list[Node] = []
     beam = [ROOT]
@@ -29,10 +42,10 @@ def grow(draft_at: DraftAt, config: Config, growth: Growth, choose: Choose) -> T
             plan = growth(truncate(draft_at(parent.tokens), config.support), config)
             plans[parent.path] = plan
             probe = draw_probe(plan, choose, Site("probe", depth, rank))
-            new += place(parent, leading_slots(plan) + drawn_slots(plan, probe))
+            new += place(parent, leading_slots(plan) + fill(plan, probe))
         candidates += new
-        beam = best(new, config.beam)
-    return Tree(tuple(best(candidates, config.budget)), plans)
+        beam = best(new, config.beam, order)
+    return Tree(tuple(best(candidates, config.budget, order)), plans)
 
 
 def place(parent: Node, slots: Sequence[Slot], first: int = 0) -> list[Node]:
@@ -43,6 +56,6 @@ def place(parent: Node, slots: Sequence[Slot], first: int = 0) -> list[Node]:
     ]
 
 
-def best(nodes: Sequence[Node], count: int) -> list[Node]:
-    """The `count` first nodes in the total order."""
-    return sorted(nodes, key=total_order)[:count]
+def best(nodes: Sequence[Node], count: int, order: Order) -> list[Node]:
+    """The `count` first nodes in the given order."""
+    return sorted(nodes, key=order)[:count]

@@ -39,6 +39,12 @@ class Case:
     config: Config
     expect: Mapping[str, Mapping[str, str | int]] = field(default_factory=dict)
 
+    @property
+    def rational(self) -> bool:
+        """Whether everything stays rational at its temperature: T is 0, or 1/T an integer."""
+        temperature = Fraction(self.config.temperature)
+        return temperature == 0 or (1 / temperature).denominator == 1
+
 
 def load(path: str | Path) -> Case:
     """The case in a file. CaseError on anything wrong with it, a missing file included."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -23,7 +25,7 @@ from reference.truncation import truncate
 from reference.verification import TargetAt, step, survivors
 from verify.cases import Case
 from verify.enumeration import Decision, enumerate_outcomes
-from verify.laws import step_key
+from verify.laws import draft_of, step_key
 
 ONE_BELOW = float(np.nextafter(1.0, 0.0))
 
@@ -39,28 +41,31 @@ class Cell:
     def width(self) -> Fraction:
         return self.high - self.low
 
-    @property
+    @cached_property
     def middle(self) -> float:
         return float((self.low + self.high) / 2)
 
-    def ends(self, margin: float, outermost: bool = True) -> tuple[float, float]:
+    def ends(self, margin: float, from_zero: bool = True, to_one: bool = True) -> tuple[float, float]:
         """Inside both ends by `margin`, at most a quarter of the cell.
 
-        outermost: at the ends of the whole interval no margin, but 0 and 1 - ulp themselves.
+        from_zero, to_one: no margin at the ends of the whole interval, but 0 and 1 - ulp themselves.
         """
         step = min(Fraction(margin), self.width / 4)
-        low = 0.0 if outermost and self.low == 0 else float(self.low + step)
-        high = ONE_BELOW if outermost and self.high == 1 else float(self.high - step)
+        low = 0.0 if from_zero and self.low == 0 else float(self.low + step)
+        high = ONE_BELOW if to_one and self.high == 1 else float(self.high - step)
         return low, high
 
+
+_SLIVER = 1e-14
 
 EVERYTHING = Cell(Fraction(0), Fraction(1))
 
 
 def cells(weights: Array) -> list[Cell]:
-    """The cell of every index for weights [n] in Fractions that sum to 1; empty ones included."""
-    bounds = [Fraction(0), *np.cumsum(weights)]
-    return [Cell(Fraction(a), Fraction(b)) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+    """The cell of every index for weights [n] that sum to 1; empty ones included. Floats are taken as they are."""
+    bounds = [Fraction(bound) for bound in np.cumsum(weights)]
+    bounds = [bound / bounds[-1] for bound in bounds]
+    return [Cell(a, b) for a, b in pairwise([Fraction(0), *bounds])]
 
 
 @dataclass(frozen=True)
@@ -76,17 +81,18 @@ class Probe:
     law: Array
     index: int
 
-    @property
+    @cached_property
     def cell(self) -> Cell:
         return cells(self.law)[self.index]
 
 
 def with_exact_plans(tree: Tree, case: Case, growth: Growth) -> Tree:
-    """The tree with its slot plans in Fractions: the scores that shaped it may be floats, its laws must not be."""
+    """The tree with the case's own slot plans: the logits that shaped it may be rounded, its laws must not be."""
+    draft_at = draft_of(case)
     tokens = {(): (), **{node.path: node.tokens for node in tree.nodes}}
 
     def plan(path: SlotPath) -> SlotPlan:
-        return growth(truncate(case.toy.draft.exact(tokens[path]), case.config.support), case.config)
+        return growth(truncate(draft_at(tokens[path]), case.config.support), case.config)
 
     return Tree(tree.nodes, {path: plan(path) for path in tree.plans})
 
@@ -124,9 +130,14 @@ class Turn:
 
 
 def turns(p: Array, children: Children, rule: Rule, depth: int) -> list[Turn]:
-    """Every way one step can fall, by enumerating the single-draw form of its rule in Fractions."""
+    """Every way one step can fall, by enumerating the single-draw form of its rule.
+
+    Where the weights are floats, slivers that rounding alone made are left out.
+    """
     found = []
     for outcome in enumerate_outcomes(lambda choose: step(p, children, rule, choose, depth, "single_draw")):
+        if isinstance(outcome.mass, float) and outcome.mass < _SLIVER:
+            continue
         cell = {d.site.name: cells(d.weights)[d.index] for d in outcome.decisions}
         coin = cell.get("coin", EVERYTHING)
         found.append(Turn(coin, cell["draw"], *outcome.result, spread=coin.width))

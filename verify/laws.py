@@ -37,13 +37,19 @@ class Law:
         return sum((len(tokens) - 1) * mass for tokens, mass in self.stops.items())
 
 
+def draft_of(case: Case) -> DraftAt:
+    """The case's draft weights: Fractions, or float64 where its temperature makes laws irrational."""
+    return case.toy.draft.exact if case.rational else case.toy.draft.floats
+
+
 def target_of(case: Case) -> TargetAt:
-    """The case's target in Fractions at its temperature; ValueError where that is irrational."""
+    """The case's target at its temperature: Fractions, or float64 where that is irrational."""
+    weights = case.toy.target.exact if case.rational else case.toy.target.floats
     cache: dict[Tokens, Array] = {}
 
     def target_at(tokens: Tokens) -> Array:
         if tokens not in cache:
-            cache[tokens] = temper(case.toy.target.exact(tokens), case.config.temperature)
+            cache[tokens] = temper(weights(tokens), case.config.temperature)
         return cache[tokens]
 
     return target_at
@@ -106,8 +112,8 @@ def compose(classes: Iterable[tuple[Number, Tree]], step_at: StepAt) -> Law:
 
 
 def exact_law(case: Case, method: Method, limit: int | None = None) -> tuple[Law, Classes]:
-    """The law of one round of a case in Fractions, and the classes it was summed over."""
-    classes = classes_of(case.toy.draft.exact, case.config, method, limit)
+    """The law of one round of a case, and the classes it was summed over."""
+    classes = classes_of(draft_of(case), case.config, method, limit)
     law = compose(((c.mass, c.result) for c in classes), exact_steps(target_of(case), method.rule))
     return law, classes
 

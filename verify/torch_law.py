@@ -109,10 +109,7 @@ class Boundary:
 
 
 def measure(case: Case, method: str, precision: Precision, limit: int | None = None) -> Measured:
-    """Drive the torch sampler through a case.
-
-    ValueError where the case's target is irrational, TooManyOutcomes beyond `limit` classes.
-    """
+    """Drive the torch sampler through a case. TooManyOutcomes beyond `limit` classes."""
     reference = REFERENCE[method]
     player = Player(case, METHODS[method], precision.dtype)
     target_at = target_of(case)
@@ -181,8 +178,8 @@ def trials_of(each: Class, stop: Stop, turn: Turn, case: Case, precision: Precis
     """One turn at the lower, then at the upper end of all its cells and of all the class's probes.
 
     What no decision of the class reads (unreached probes, later steps) is 0 in the one and 1 - ulp in the other. So
-    is every uniform whose cell ends there, but for draws from a residual: where p equals q~, rounding may leave a
-    token a sliver of mass there.
+    is every uniform whose cell ends there, but for what rounding decides where p equals q~: a coin that always
+    accepts may miss 1 by an ulp, and a residual may keep a sliver of a token at either end.
     """
     depth = len(stop.path)
     margin = precision.inside / float(turn.spread)
@@ -193,8 +190,11 @@ def trials_of(each: Class, stop: Stop, turn: Turn, case: Case, precision: Precis
             if p.cell.width > 4 * precision.noise
         }
         query = query_of(each, case, ends, stop.route, others=(0.0, ONE_BELOW)[end])
-        query.coins[depth] = turn.coin.ends(precision.inside)[end]
-        query.draws[depth] = turn.draw.ends(margin, outermost=stop.children.probe is None)[end]
+        plain = stop.children.probe is None
+        acceptable = not plain and any(t.child == stop.children.probe for t in stop.turns)
+        accepting = acceptable and turn.coin.low == 0
+        query.coins[depth] = turn.coin.ends(precision.inside, to_one=not accepting)[end]
+        query.draws[depth] = turn.draw.ends(margin, from_zero=plain, to_one=plain)[end]
         yield Trial(query, each.tree, (*stop.tokens, turn.token), turn.child is not None)
 
 

@@ -32,6 +32,11 @@ class Table:
             self._exact[weights] = exact(weights)
         return self._exact[weights]
 
+    def floats(self, prefix: Tokens) -> NDArray[np.float64]:
+        """Weights [vocab] relative to the largest, in float64."""
+        weights = self.weights(prefix)
+        return np.array([w / max(weights) for w in weights])
+
     @cached_property
     def _exact(self) -> dict[Weights, Array]:
         return {}

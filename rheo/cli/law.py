@@ -1,0 +1,70 @@
+"""`rheo law`: the output law of cases, a JSON object a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from verify.cases import Case
+
+METHODS = ("rheo", "rrsw", "topk")
+
+
+@click.command()
+@click.argument("cases", nargs=-1, required=True, metavar="CASE...")
+@click.option("--method", type=click.Choice(METHODS), help="One method.  [default: all three]")
+@click.option("--backend", type=click.Choice(["reference", "torch"]), default="reference", show_default=True)
+@click.option("--dtype", type=click.Choice(["float64", "float32"]), default="float64", show_default=True, help="Of torch.")
+@click.option("--law", "with_law", is_flag=True, help="Add the probability of every output sequence.")
+@click.option("--json", "only_json", is_flag=True, help="Nothing but JSON lines; no table on standard error.")
+@click.option(
+    "--limit", type=click.IntRange(1), default=100_000, show_default=True, help="Trees enumerated before giving up."
+)
+def law(
+    cases: tuple[str, ...], method: str | None, backend: str, dtype: str, with_law: bool, only_json: bool, limit: int
+) -> int:
+    """The law of one round's output on each CASE file, continued by the target to depth + 1 tokens.
+
+    The reference is exact, in Fractions printed as strings; torch is measured from outside, in floats.
+    """
+    from verify import cases as case_files
+    from verify.enumeration import TooManyOutcomes
+    from verify.gate import Status
+
+    status = Status.LOSSLESS
+    records = []
+    for path in cases:
+        try:
+            case = case_files.load(path)
+            for record in _records(case, (method,) if method else METHODS, backend, dtype, with_law, limit):
+                click.echo(json.dumps(record))
+                records.append(record)
+                status = max(status, Status.LOSSLESS if record["lossless"] else Status.LOSSY)
+        except case_files.CaseError as error:
+            click.echo(f"rheo: {error}", err=True)
+            status = max(status, Status.BAD_INPUT)
+        except TooManyOutcomes as error:
+            click.echo(f"rheo: {path}: {error}; --limit raises this", err=True)
+            status = max(status, Status.INCONCLUSIVE)
+    if records and not only_json:
+        from reports.console import law_table
+
+        law_table(records)
+    return int(status)
+
+
+def _records(
+    case: Case, methods: tuple[str, ...], backend: str, dtype: str, with_law: bool, limit: int
+) -> Iterator[dict[str, Any]]:
+    from verify.judgement import judge_reference, judge_torch
+
+    for method in methods:
+        torch = backend == "torch"
+        judged = judge_torch(case, method, dtype, limit) if torch else judge_reference(case, method, limit)
+        for fault in judged.faults[:3]:
+            click.echo(f"rheo: {case.name}: {method}: {fault}", err=True)
+        yield judged.record(with_law)

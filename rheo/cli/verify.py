@@ -1,0 +1,91 @@
+"""`rheo verify`: the main job."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from verify.cases import Case
+    from verify.gate import Check, Status
+
+
+@click.command()
+@click.argument("cases", nargs=-1, metavar="[CASE]...")
+@click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write all results here.")
+@click.option(
+    "--failures",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("rheo-failures"),
+    show_default=True,
+    help="Where every failed case is saved.",
+)
+def verify(cases: tuple[str, ...], json_path: Path | None, failures: Path) -> int:
+    """Take the packaged cases, or each CASE file, through the exact and parity checks of both implementations.
+
+    Ends in one table and one verdict. The controls are lossy on purpose: if one is not found, the verdict is an error.
+    """
+    from reports.console import progress, verify_table
+    from verify import gate
+    from verify.cases import CaseError, load
+
+    started = time.monotonic()
+    checks: list[Check] = []
+    controls: list[Check] = []
+    replays: list[tuple[Check, Path]] = []
+    bad: list[str] = []
+    loaded: list[Case] = []
+    for path in cases or gate.packaged_cases():
+        try:
+            loaded.append(load(path))
+        except CaseError as error:
+            click.echo(f"rheo: {error}", err=True)
+            bad.append(str(error))
+    if json_path is not None and not json_path.parent.is_dir():
+        raise click.UsageError(f"--json: no folder {json_path.parent}")
+    with progress(len(loaded) + len(gate.CONTROLS)) as advance:
+        for name in gate.CONTROLS:
+            advance(f"control {name}")
+            controls.append(gate.check_control(name))
+        for case in loaded:
+            advance(Path(case.name).stem)
+            for check in gate.check_case(case):
+                checks.append(check)
+                if check.status is gate.Status.LOSSY:
+                    replays.append((check, gate.save_failure(case, check, failures)))
+    verdict = max(gate.overall(checks, controls), gate.Status.BAD_INPUT if bad else gate.Status.LOSSLESS)
+    record = _record(verdict, checks, controls, replays, bad, time.monotonic() - started)
+    if json_path is not None:
+        _write(json_path, record)
+    verify_table(record)
+    return int(verdict)
+
+
+def _record(
+    verdict: Status,
+    checks: list[Check],
+    controls: list[Check],
+    replays: list[tuple[Check, Path]],
+    bad: list[str],
+    seconds: float,
+) -> dict[str, Any]:
+    return {
+        "schema": 1,
+        "verdict": verdict.name.lower(),
+        "seconds": round(seconds, 1),
+        "checks": [check.record() for check in checks],
+        "controls": [check.record() for check in controls],
+        "bad_input": bad,
+        "replay": [{**check.record(), "command": f"rheo verify {path}"} for check, path in replays],
+    }
+
+
+def _write(path: Path, record: dict[str, Any]) -> None:
+    partial = path.with_name(path.name + ".tmp")
+    partial.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    os.replace(partial, path)

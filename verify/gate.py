@@ -1,0 +1,150 @@
+"""The main job: cases through the exact and parity checks of both implementations, and controls that must fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from reference.methods import METHODS
+from verify.cases import Case, load, save
+from verify.classes import invariant_faults, layered_trees, merged
+from verify.controls import CONTROLS, judge
+from verify.enumeration import TooManyOutcomes
+from verify.judgement import Judgement, judge_reference, judge_torch, plain
+from verify.laws import classes_of, draft_of
+from verify.parity import boundary_rows, disagreements, toy_logits
+from verify.torch_law import PRECISIONS
+from verify.torch_toys import ToyPair, automaton
+
+DATA = Path(__file__).parent / "data"
+
+CLASS_LIMIT = 20_000  # trees enumerated before a check is given up as inconclusive
+LAYERED_LIMIT = 2_000  # trees of layered growth, every probe drawn, for the comparison with lazy growth
+_RANDOM_ROWS = 24
+# How far rounding may move a boundary before parity counts a difference as a fault.
+_SLACK = {"float64": 1e-12, "float32": 1e-5}
+
+
+class Status(IntEnum):
+    """Exit statuses, the same for every command."""
+
+    LOSSLESS = 0
+    LOSSY = 1
+    BAD_INPUT = 2
+    INCONCLUSIVE = 3
+    CONTROL_PASSED = 4
+    INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the verdict. detail: what went wrong, or what was left out; empty if nothing."""
+
+    case: str
+    method: str
+    check: str
+    status: Status
+    tv: str | float | None = None
+    accepted: str | float | None = None
+    detail: str = ""
+
+    def record(self) -> dict[str, Any]:
+        return {**vars(self), "status": self.status.name.lower()}
+
+
+def packaged_cases() -> list[Path]:
+    """The cases that come with the project: toys, counterexamples, and recordings of a real pair."""
+    return sorted(path for folder in ("toys", "counterexamples", "recorded") for path in (DATA / folder).glob("*.json"))
+
+
+def check_case(case: Case, methods: Iterable[str] = tuple(METHODS)) -> Iterator[Check]:
+    """Every check of every method on one case, as they are done."""
+    for method in methods:
+        try:
+            reference = judge_reference(case, method, CLASS_LIMIT)
+        except TooManyOutcomes as error:
+            yield Check(case.name, method, "reference", Status.INCONCLUSIVE, detail=str(error))
+            continue
+        yield _judged("reference", reference, [*reference.faults, *_unexpected(reference), *_misshapen(case, method)])
+        for dtype in PRECISIONS:
+            measured = judge_torch(case, method, dtype, CLASS_LIMIT)
+            off = abs(measured.accepted - float(reference.accepted))
+            wrong = [f"accepts {off:.1e} off the reference"] if dtype == "float64" and off > 1e-6 else []
+            yield _judged(f"torch {dtype}", measured, [*measured.faults, *wrong])
+        for dtype in PRECISIONS:
+            yield _parity(case, method, dtype)
+
+
+def check_control(name: str) -> Check:
+    """One control on its case: lossy is right."""
+    case = load(DATA / "controls" / f"{name}.json")
+    finding = judge(CONTROLS[name], case)
+    status = Status.LOSSY if finding.tv > 0 else Status.CONTROL_PASSED
+    return Check(f"control {name}", "", "reference", status, plain(finding.tv), None, CONTROLS[name].fault)
+
+
+def overall(checks: Iterable[Check], controls: Iterable[Check]) -> Status:
+    """The verdict: the largest status, where a control counts only if it was not found lossy."""
+    passed = [c.status for c in controls if c.status is not Status.LOSSY]
+    return max([Status.LOSSLESS, *(c.status for c in checks), *passed])
+
+
+def save_failure(case: Case, check: Check, folder: Path) -> Path:
+    """A file that replays a failed check: `rheo verify` on it runs the same checks again."""
+    path = folder / f"{Path(case.name).stem}-{check.method}-{check.check.replace(' ', '-')}.json"
+    save(case, path)
+    return path
+
+
+def _judged(check: str, judgement: Judgement, faults: list[str]) -> Check:
+    status = Status.LOSSLESS if judgement.lossless and not faults else Status.LOSSY
+    return Check(
+        judgement.case.name, judgement.method, check, status, plain(judgement.tv), plain(judgement.accepted),
+        "; ".join(faults[:3]),
+    )  # fmt: skip
+
+
+def _unexpected(judgement: Judgement) -> list[str]:
+    """Where the case says what must come out, and something else did."""
+    wanted, seen = judgement.case.expect.get(judgement.method, {}), judgement.record()
+    wrong = []
+    for key, value in wanted.items():
+        agrees = value == seen[key] if key == "classes" or not judgement.case.rational else Fraction(value) == Fraction(seen[key])
+        if not agrees:
+            wrong.append(f"{key} is {seen[key]}, expected {value}")
+    return wrong
+
+
+def _misshapen(case: Case, method: str) -> list[str]:
+    """Broken trees, and any difference between lazy growth and layered growth where that can be enumerated."""
+    config, rules = case.config, METHODS[method]
+    lazy = [(c.mass, c.result) for c in classes_of(draft_of(case), config, rules, CLASS_LIMIT)]
+    faults = [fault for _, tree in lazy for fault in invariant_faults(tree, config)]
+    try:
+        layered = merged(layered_trees(draft_of(case), config, rules, LAYERED_LIMIT))
+    except TooManyOutcomes:
+        return faults  # the exact test tier compares the two on cases chosen small enough
+    grown = merged(lazy)
+    tolerance = 0 if case.rational else 1e-12
+    if grown.keys() != layered.keys() or any(abs(grown[k][0] - layered[k][0]) > tolerance for k in grown):
+        faults.append("lazy and layered growth differ")
+    return faults
+
+
+def _parity(case: Case, method: str, dtype: str) -> Check:
+    config = case.config
+    random = np.random.default_rng(0).random((_RANDOM_ROWS, config.expansions + 2 * config.depth + 1))
+    numbers = np.concatenate([boundary_rows(config), random])
+    kind = PRECISIONS[dtype].dtype
+    pair = ToyPair(automaton(case.toy, kind), torch.zeros(len(numbers), dtype=torch.int64))
+    found = disagreements(pair, toy_logits(case.toy, kind), config, method, numbers, _SLACK[dtype])
+    faults = [d.line for d in found if not d.near]
+    status = Status.LOSSY if faults else Status.LOSSLESS
+    return Check(case.name, method, f"parity {dtype}", status, detail="; ".join(faults[:3]))

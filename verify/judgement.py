@@ -1,0 +1,90 @@
+"""One case, one method, one backend: its law, and whether that is the target's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from reference.distributions import Number
+from reference.methods import METHODS
+from verify.cases import Case
+from verify.classes import posterior_faults
+from verify.laws import Law, exact_law, sequences, target_of, total_variation
+from verify.torch_law import PRECISIONS, measure
+
+BACKENDS = ("reference", "torch")
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What is known of a sampler on a case. Numbers are Fractions where the reference stays rational.
+
+    tv: total variation between the law of the first depth + 1 tokens and the target's. accepted: expected accepted
+    drafts of a round. posterior_ok: surviving probes follow q~; None where nothing is drawn. faults: a line each.
+    """
+
+    case: Case
+    method: str
+    backend: str
+    tv: Number
+    accepted: Number
+    classes: int
+    posterior_ok: bool | None
+    tolerance: float
+    law: Law
+    faults: list[str] = field(default_factory=list)
+
+    @property
+    def lossless(self) -> bool:
+        return self.tv <= self.tolerance and self.posterior_ok is not False and not self.faults
+
+    def record(self, with_law: bool = False) -> dict[str, Any]:
+        """The line that `rheo law` prints."""
+        record = {
+            "case": self.case.name,
+            "method": self.method,
+            "backend": self.backend,
+            "tv": plain(self.tv),
+            "accepted": plain(self.accepted),
+            "tau": plain(self.accepted + 1),
+            "classes": self.classes,
+            "lossless": self.lossless,
+            "posterior_ok": self.posterior_ok,
+        }
+        if with_law:
+            config, toy = self.case.config, self.case.toy
+            law = sequences(self.law, target_of(self.case), config.depth + 1, toy.vocab)
+            exact = isinstance(self.tv, Fraction)
+            record["law"] = {",".join(map(str, s)): plain(m if exact else float(m)) for s, m in law}
+        return record
+
+
+def plain(number: Number | int) -> str | float:
+    """A Fraction as a string such as "3/4", anything else as a float."""
+    return str(Fraction(number)) if isinstance(number, Fraction | int) else float(number)
+
+
+def judge_reference(case: Case, method: str, limit: int | None = None) -> Judgement:
+    """In Fractions, zero tolerance; in float64 where the temperature makes laws irrational."""
+    law, classes = exact_law(case, METHODS[method], limit)
+    tolerance = 0.0 if case.rational else PRECISIONS["float64"].lossless
+    tv, accepted = total_variation(law, target_of(case), case.config.depth + 1), law.accepted
+    if case.rational:
+        tv, accepted = Fraction(tv), Fraction(accepted)
+    faults = posterior_faults(((c.mass, c.result) for c in classes), tolerance)
+    return Judgement(
+        case, method, "reference", tv, accepted, len(classes), None if faults is None else not faults,
+        tolerance, law, faults or [],
+    )  # fmt: skip
+
+
+def judge_torch(case: Case, method: str, dtype: str = "float64", limit: int | None = None) -> Judgement:
+    """The torch sampler, driven through every class and cell; dtype: a key of PRECISIONS."""
+    precision = PRECISIONS[dtype]
+    measured = measure(case, method, precision, limit)
+    tv = float(total_variation(measured.law, target_of(case), case.config.depth + 1))
+    return Judgement(
+        case, method, "torch", tv, float(measured.law.accepted), measured.classes, measured.posterior_ok,
+        precision.lossless, measured.law, measured.faults,
+    )  # fmt: skip
