@@ -96,7 +96,7 @@ def _rerank(layers: list[_Layer], config: Config, anchors: int) -> Tree:
         tokens=torch.cat([layer.tokens for layer in layers], 1).gather(1, kept),
         depths=depth[kept],
         slots=slot[kept],
-        parents=rows.gather(1, parent),
+        parents=torch.where(best >= 0, rows.gather(1, parent), 0),  # a row's parent comes before it, in padding too
         occupied=best >= 0,
         scores=torch.cat([layer.scores for layer in layers], 1).gather(1, kept),
         expansion=torch.cat([expansion[:, :1], expansion.gather(1, kept + 1)], 1),

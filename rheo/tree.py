@@ -29,7 +29,8 @@ class Frontier:
 class Tree:
     """Draft trees of N requests: R kept nodes in the total order. Row 0 is the root, row i + 1 is node i.
 
-    tokens, depths, slots (position among the parent's): int64 [N, R]. parents: int64 [N, R], rows.
+    tokens, depths, slots (position among the parent's): int64 [N, R]. parents: int64 [N, R], rows, each before
+    the node's own.
     occupied: bool [N, R]; false where a request has fewer nodes. scores: float64 [N, R].
     expansion: int64 [N, R + 1], where a row's truncated support lies along E, -1 if the row was not expanded.
     anchors: how many of a parent's first slots hold anchors: its support's first tokens.

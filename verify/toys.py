@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.distributions import Array, exact
+
+_SMALLEST = math.ulp(0.0)
 
 Tokens = tuple[int, ...]
 Weights = tuple[int, ...]
@@ -33,9 +37,9 @@ class Table:
         return self._exact[weights]
 
     def floats(self, prefix: Tokens) -> NDArray[np.float64]:
-        """Weights [vocab] relative to the largest, in float64."""
+        """Weights [vocab] relative to the largest, in float64; 0 for 0 alone."""
         weights = self.weights(prefix)
-        return np.array([w / max(weights) for w in weights])
+        return np.array([max(w / max(weights), _SMALLEST) if w else 0.0 for w in weights])
 
     @cached_property
     def _exact(self) -> dict[Weights, Array]:
@@ -64,9 +68,15 @@ class Toy:
 
 
 def log_weights(weights: Weights) -> NDArray[np.float64]:
-    """log(weights / largest weight), of integers of any size."""
+    """log(weights / largest weight) of integers of any size; -inf for 0 alone."""
     largest = max(weights)
-    return np.array([np.log(w / largest) if w else -np.inf for w in weights])
+    return np.array([_log_ratio(w, largest) if w else -np.inf for w in weights])
+
+
+def _log_ratio(weight: int, largest: int) -> float:
+    ratio = weight / largest
+    # A quotient that leaves the range of floats still has a logarithm.
+    return math.log(ratio) if ratio > sys.float_info.min else math.log(weight) - math.log(largest)
 
 
 def _probabilities(table: Table, prefixes: NDArray[np.integer]) -> NDArray[np.float64]:

@@ -1,0 +1,197 @@
+"""The output law of every method equals the target's, in Fractions, with zero tolerance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from reference import growth, lazy
+from reference.choose import Choose
+from reference.decoding import Sampler, decode, play_round
+from reference.methods import METHODS
+from reference.tree import Path as Emitted
+from reference.tree import Tokens
+from reference.verification import Form, step, survivors
+from rheo.config import Config
+from tests.conftest import SHARED_CASES
+from verify.cases import Case, load
+from verify.enumeration import TooManyOutcomes, enumerate_outcomes
+from verify.gate import packaged_cases
+from verify.laws import Law, exact_law, sequences, step_key, step_law, target_of, total_variation
+from verify.random_toys import KINDS, random_toy
+
+pytestmark = pytest.mark.exact
+
+# One class more costs one more tree and its steps; beyond this many, larger budgets of a configuration are left
+# to the next configuration with a smaller support.
+MOST_CLASSES = 60
+
+SHAPES = [
+    (anchors, slots, beam, depth)
+    for slots in (1, 2, 3, 4)
+    for anchors in range(min(slots, 4))
+    for beam in (1, 2, 3)
+    for depth in (1, 2, 3)
+]
+TEMPERATURES = (Fraction(1), Fraction(1, 2), Fraction(1, 3))
+
+
+def grid(vocab: int) -> Iterator[Case]:
+    """Every shape with every budget; kinds of toys, supports and temperatures in turn."""
+    supports = (None, *range(1, vocab + 1))
+    for number, (anchors, slots, beam, depth) in enumerate(SHAPES):
+        kind = KINDS[number % len(KINDS)]
+        support = supports[(number * 7 + vocab) % len(supports)]
+        temperature = TEMPERATURES[(number // 3) % 3] if depth < 3 else Fraction(1)
+        toy = random_toy(number, vocab, depth if vocab < 5 else min(depth, 2), kind)
+        for budget in range(1, slots + (depth - 1) * beam * slots + 1):
+            config = Config(anchors, slots, beam, depth, budget, support, temperature)
+            yield Case(f"{kind}-{number}-{budget}", toy, config)
+
+
+@pytest.mark.parametrize("vocab", [2, 3, 4, 5, 6])
+def test_the_output_law_is_the_target_over_the_grid(vocab: int, count_laws: Callable[[int], None]) -> None:
+    laws = 0
+    full: set[str] = set()  # configurations whose classes have become too many
+    for case in grid(vocab):
+        shape = case.name.rsplit("-", 1)[0]
+        for name, method in METHODS.items():
+            if shape in full or (name == "topk" and case.config.anchors):
+                continue  # top-K ignores anchors: those laws would be counted several times
+            try:
+                law, _ = exact_law(case, method, MOST_CLASSES)
+            except TooManyOutcomes:
+                full.add(shape)
+                continue
+            assert total_variation(law, target_of(case), case.config.depth + 1) == 0, (name, case)
+            laws += 1
+    count_laws(laws)
+    assert laws > 900
+
+
+@pytest.mark.parametrize("path", [*packaged_cases(), *SHARED_CASES], ids=lambda path: path.stem)
+def test_every_case_file_is_lossless_and_gives_what_it_expects(
+    path: Path, count_laws: Callable[[int], None]
+) -> None:
+    case = load(path)
+    if not case.rational:
+        case = replace(case, config=replace(case.config, temperature=Fraction(1)), expect={})
+    for name, method in METHODS.items():
+        law, classes = exact_law(case, method)
+        assert total_variation(law, target_of(case), case.config.depth + 1) == 0
+        seen = {"tv": "0", "accepted": str(Fraction(law.accepted)), "classes": len(classes)}
+        for key, value in case.expect.get(name, {}).items():
+            assert seen[key] == value, (name, key)
+    count_laws(len(METHODS))
+
+
+def test_at_least_six_real_recordings_are_packaged() -> None:
+    assert sum(path.parent.name == "recorded" for path in packaged_cases()) >= 6
+
+
+TWO_ROUNDS = [
+    (vocab, Config(anchors, slots, beam, depth, budget, support, temperature), kind)
+    for number, (vocab, anchors, slots, beam, depth, budget, support, temperature) in enumerate(
+        [
+            (2, 0, 2, 1, 1, 2, None, Fraction(1)),
+            (3, 1, 3, 1, 1, 3, None, Fraction(1)),
+            (3, 1, 2, 1, 1, 2, 2, Fraction(1, 2)),
+            (4, 0, 3, 1, 1, 2, None, Fraction(1)),
+            (2, 1, 2, 2, 2, 4, None, Fraction(1)),
+            (2, 0, 2, 2, 2, 3, None, Fraction(1, 3)),
+            (3, 1, 2, 2, 2, 3, None, Fraction(1)),
+        ]
+    )
+    for kind in (KINDS[number % len(KINDS)], "any")
+]
+
+
+@pytest.mark.parametrize(("vocab", "config", "kind"), TWO_ROUNDS)
+@pytest.mark.parametrize("method", METHODS)
+def test_two_rounds_together_have_the_law_of_the_target(
+    vocab: int, config: Config, kind: str, method: str, count_laws: Callable[[int], None]
+) -> None:
+    length = 2 * (config.depth + 1)
+    case = Case(kind, random_toy(vocab, vocab, min(length - 1, 3), kind), config)
+    sampler = sampler_of(case, method, lazy=True)
+
+    def run(choose: Choose) -> Tokens:
+        return tuple(token for path in decode(sampler, (), 2, lambda _: choose) for token in path.tokens)
+
+    stops: dict[Tokens, Fraction] = {}
+    for outcome in enumerate_outcomes(run):
+        stops[outcome.result] = stops.get(outcome.result, Fraction(0)) + outcome.mass
+    assert total_variation(Law(stops), target_of(case), length) == 0
+    count_laws(1)
+
+
+def sampler_of(case: Case, method: str, lazy: bool, form: Form = "recursive") -> Sampler:
+    toy = case.toy
+    return Sampler(toy.target.exact, toy.draft.exact, case.config, METHODS[method], grower(lazy), form)
+
+
+def grower(lazily: bool) -> Callable[..., object]:
+    return lazy.grow if lazily else growth.grow
+
+
+@pytest.mark.parametrize("form", ["recursive", "single_draw"])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("kind", ["any", "ties", "zeros", "mixed"])
+def test_whole_rounds_enumerated_decision_by_decision_have_the_composed_law(
+    kind: str, method: str, form: Form, count_laws: Callable[[int], None]
+) -> None:
+    """The law is composed step by step; this runs growth and verification as one, probes drawn eagerly."""
+    case = Case(kind, random_toy(3, 3, 2, kind), Config(1, 3, 2, 2, 5, None, Fraction(1, 2)))
+    sampler = sampler_of(case, method, lazy=False, form=form)
+
+    def run(choose: Choose) -> Emitted:
+        return play_round(sampler, (), choose)
+
+    stops: dict[Tokens, Fraction] = {}
+    for outcome in enumerate_outcomes(run):
+        tokens = outcome.result.tokens
+        stops[tokens] = stops.get(tokens, Fraction(0)) + outcome.mass
+    assert stops == exact_law(case, METHODS[method])[0].stops
+    count_laws(1)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_single_draw_form_of_a_rule_has_the_law_of_its_recursion(kind: str, method: str) -> None:
+    case = Case(kind, random_toy(5, 5, 2, kind), Config(1, 4, 2, 2, 6, None, Fraction(1)))
+    rule, target_at = METHODS[method].rule, target_of(case)
+    seen = set()
+    for outcome in exact_law(case, METHODS[method])[1]:
+        tree = outcome.result
+        for path, tokens in [((), ()), *((node.path, node.tokens) for node in tree.nodes)]:
+            p = target_at(tokens)
+            children = survivors(tree, path, len(p))
+            if step_key(tokens, children) in seen:
+                continue
+            seen.add(step_key(tokens, children))
+            single: dict[tuple[int | None, int], Fraction] = {}
+            for fall in enumerate_outcomes(lambda c: step(p, children, rule, c, len(path), "single_draw")):
+                single[fall.result] = single.get(fall.result, Fraction(0)) + fall.mass
+            assert single == step_law(p, children, rule, len(path))
+    assert len(seen) > 1
+
+
+def test_total_variation_agrees_with_the_sum_over_all_sequences() -> None:
+    """The recursion stops early below the last emission; the dense sum does not. On a law made wrong on purpose."""
+    case = Case("any", random_toy(1, 3, 2, "any"), Config(1, 3, 2, 2, 5, None, Fraction(1)))
+    law, _ = exact_law(case, METHODS["rheo"])
+    first, second, *_ = law.stops
+    moved = min(law.stops[first], law.stops[second]) / 3
+    wrong = Law({**law.stops, first: law.stops[first] - moved, second: law.stops[second] + moved})
+    target_at = target_of(case)
+    dense = Fraction(0)
+    for sequence, mass in sequences(wrong, target_at, 3, 3):
+        expected = Fraction(1)
+        for i, token in enumerate(sequence):
+            expected *= target_at(sequence[:i])[token]
+        dense += abs(mass - expected) / 2
+    assert total_variation(wrong, target_at, 3) == dense > 0

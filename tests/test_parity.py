@@ -1,0 +1,122 @@
+"""Torch and reference under the same uniforms give the same trees and the same paths."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from rheo.config import Config
+from reference.methods import METHODS
+from verify.cases import Case
+from verify.cells import ONE_BELOW
+from verify.parity import FunctionPair, Logits, boundary_rows, disagreements, toy_logits
+from verify.random_toys import KINDS, random_toy
+from verify.toys import Tokens
+from verify.torch_toys import ToyPair, automaton
+
+pytestmark = pytest.mark.exact
+
+SLACK = {torch.float64: 1e-12, torch.float32: 1e-5}
+
+
+def random_logits(vocab: int, seed: int, dtype: torch.dtype, step: float, spread: float = 3.0) -> Logits:
+    """Normal logits of each prefix, rounded to multiples of `step` so that many are tied; 0 keeps them apart."""
+    cache: dict[Tokens, Tensor] = {}
+
+    def logits(tokens: Tokens) -> Tensor:
+        if tokens not in cache:
+            digest = hashlib.sha256(f"{seed}/{vocab}/{tokens}".encode()).digest()
+            generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
+            values = torch.randn(vocab, generator=generator, dtype=torch.float64) * spread
+            cache[tokens] = ((values / step).round() * step if step else values).to(dtype)
+        return cache[tokens]
+
+    return logits
+
+
+def near_target(draft: Logits, seed: int, noise: float = 1.0) -> Logits:
+    """A target that resembles the draft, so that drafts are accepted and paths get long."""
+
+    def logits(tokens: Tokens) -> Tensor:
+        base = draft(tokens)
+        other = random_logits(len(base), seed, base.dtype, 0.0, noise)
+        return base + other(tokens)
+
+    return logits
+
+
+def uniforms(config: Config, random_rows: int, seed: int) -> np.ndarray:  # type: ignore[type-arg]
+    numbers = np.random.default_rng(seed).random((random_rows, config.expansions + 2 * config.depth + 1))
+    return np.concatenate([boundary_rows(config), numbers])
+
+
+def assert_parity(logits: tuple[Logits, Logits], config: Config, method: str, numbers: np.ndarray) -> int:  # type: ignore[type-arg]
+    """No disagreement but where rounding decides; returns how many rounds rounding did decide."""
+    dtype = logits[0](()).dtype
+    found = disagreements(FunctionPair(*logits), logits, config, method, numbers, SLACK[dtype])
+    assert [d.line for d in found if not d.near] == []
+    return len(found)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("step", [0.0, 0.5], ids=["apart", "tied"])
+@pytest.mark.parametrize("vocab", [97, 2_000])
+def test_parity_on_random_logits(vocab: int, step: float, method: str) -> None:
+    config = Config(anchors=1, slots=6, beam=4, depth=4, budget=20, support=32, temperature=1.0)
+    draft = random_logits(vocab, 1, torch.float64, step)
+    numbers = uniforms(config, 40, seed=vocab)
+    assert assert_parity((draft, near_target(draft, 2)), config, method, numbers) <= 2
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+@pytest.mark.parametrize("vocab", [32_000, 50_257, 128_256])
+def test_parity_at_real_vocabularies_with_forced_ties(vocab: int, dtype: torch.dtype, method: str) -> None:
+    config = Config(anchors=1, slots=10, beam=3, depth=4, budget=24, support=128, temperature=1.0)
+    draft = random_logits(vocab, 3, dtype, 0.25, spread=2.0)
+    assert_parity((draft, near_target(draft, 4)), config, method, uniforms(config, 4, seed=vocab))
+
+
+def test_parity_at_the_default_shape() -> None:
+    config = Config(temperature=1.0)
+    draft = random_logits(4_096, 5, torch.float64, 0.125)
+    assert assert_parity((draft, near_target(draft, 6)), config, "rheo", uniforms(config, 3, seed=1)) == 0
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.3, 0.7, 1.5])
+@pytest.mark.parametrize("anchors", [0, 1, 3])
+def test_parity_at_other_temperatures_and_anchors(anchors: int, temperature: float) -> None:
+    config = Config(anchors=anchors, slots=5, beam=3, depth=3, budget=15, support=20, temperature=temperature)
+    draft = random_logits(200, 7, torch.float64, 0.5)
+    for method in METHODS:
+        assert_parity((draft, near_target(draft, 8)), config, method, uniforms(config, 20, seed=anchors))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+def test_parity_on_toys_with_zeros_ties_and_disjoint_supports(kind: str, dtype: torch.dtype) -> None:
+    for number, (anchors, support) in enumerate([(0, None), (1, 3), (2, None)]):
+        config = Config(anchors, 4, 2, 3, 9, support, 1.0)
+        case = Case(kind, random_toy(number, 5, 3, kind), config)
+        numbers = uniforms(config, 12, seed=number)
+        for method in METHODS:
+            pair = ToyPair(automaton(case.toy, dtype), torch.zeros(len(numbers), dtype=torch.int64))
+            found = disagreements(pair, toy_logits(case.toy, dtype), config, method, numbers, SLACK[dtype])
+            assert [d.line for d in found if not d.near] == []
+
+
+def test_the_boundary_uniforms_are_zero_and_one_minus_an_ulp() -> None:
+    rows = boundary_rows(Config())
+    assert set(np.unique(rows)) == {0.0, ONE_BELOW}
+    assert ONE_BELOW == 1 - 2.0**-53
+    assert len({tuple(row) for row in rows}) == len(rows) == 8
+
+
+def test_a_difference_of_a_thousandth_shows_within_the_draws_it_needs() -> None:
+    """A total variation of t is missed by n shared draws with probability (1 - t)^n."""
+    missed = (1 - 1e-3) ** 13_809
+    assert missed < 1e-6 < (1 - 1e-3) ** 13_800
