@@ -1,0 +1,189 @@
+"""The command line: what it prints, and its exit statuses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from rheo.cli import main as cli
+from tests.conftest import SHARED_CASES
+from verify import gate
+from verify.cases import load
+from verify.controls import CONTROLS, Control
+
+ROOT = Path(__file__).parents[1]
+TOYS = ROOT / "verify" / "data" / "toys"
+TIES, HOT = str(TOYS / "ties.json"), str(TOYS / "hot.json")
+
+
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    monkeypatch.setattr(sys, "argv", ["rheo", *arguments])
+    with pytest.raises(SystemExit) as exit_:
+        cli.main()
+    out, err = capsys.readouterr()
+    return int(exit_.value.code or 0), out, err
+
+
+@pytest.fixture
+def rheo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
+    return lambda *arguments: run(monkeypatch, capsys, *map(str, arguments))
+
+
+def test_law_prints_a_json_object_a_line_for_all_three_methods(rheo) -> None:  # type: ignore[no-untyped-def]
+    status, out, err = rheo("law", TIES, "--json")
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert (status, err) == (0, "")
+    assert [line["method"] for line in lines] == ["rheo", "rrsw", "topk"]
+    assert lines[0] == {
+        "case": TIES, "method": "rheo", "backend": "reference", "tv": "0", "accepted": "373/240", "tau": "613/240",
+        "classes": 9, "lossless": True, "posterior_ok": True,
+    }  # fmt: skip
+    assert lines[2]["posterior_ok"] is None
+
+
+def test_law_of_the_torch_backend_is_in_numbers(rheo) -> None:  # type: ignore[no-untyped-def]
+    _, out, _ = rheo("law", TIES, "--backend", "torch", "--method", "rrsw", "--json")
+    (line,) = [json.loads(line) for line in out.splitlines()]
+    assert line["accepted"] == pytest.approx(523 / 384, abs=1e-9)
+    assert line["tau"] == pytest.approx(1 + 523 / 384, abs=1e-9)
+    assert 0 <= line["tv"] < 1e-12
+    assert line["lossless"] is True
+
+
+@pytest.mark.parametrize("backend", ["reference", "torch"])
+def test_law_lists_the_probability_of_every_sequence(rheo, backend: str) -> None:  # type: ignore[no-untyped-def]
+    _, out, _ = rheo("law", TIES, "--law", "--json", "--method", "rheo", "--backend", backend)
+    law = json.loads(out)["law"]
+    case = load(TIES)
+    assert len(law) == case.toy.vocab ** (case.config.depth + 1)
+    assert float(sum(Fraction(mass) for mass in law.values())) == pytest.approx(1, abs=1e-12)
+    p = case.toy.target.weights(())
+    starts = sum(Fraction(mass) for key, mass in law.items() if key.startswith("0,"))
+    assert float(starts) == pytest.approx(p[0] / sum(p), abs=1e-12)
+
+
+def test_law_without_json_adds_a_table_on_standard_error_only(rheo) -> None:  # type: ignore[no-untyped-def]
+    _, out, err = rheo("law", TIES)
+    assert all(json.loads(line) for line in out.splitlines())
+    assert "accepted" in err
+
+
+def test_law_where_the_temperature_is_irrational_is_in_floats(rheo) -> None:  # type: ignore[no-untyped-def]
+    status, out, _ = rheo("law", HOT, "--json")
+    assert status == 0
+    assert all(isinstance(json.loads(line)["accepted"], float) for line in out.splitlines())
+
+
+def test_bad_files_do_not_stop_the_others_and_the_largest_status_wins(rheo, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    broken = tmp_path / "broken.json"
+    broken.write_text("{")
+    status, out, err = rheo("law", tmp_path / "none.json", TIES, broken, "--json", "--method", "topk")
+    assert status == 2
+    assert len(out.splitlines()) == 1
+    lines = err.splitlines()
+    assert len(lines) == 2
+    assert "none.json" in lines[0]
+    assert "broken.json" in lines[1]
+
+
+def test_too_many_trees_is_inconclusive(rheo) -> None:  # type: ignore[no-untyped-def]
+    status, out, err = rheo("law", TIES, "--limit", "3", "--method", "rheo", "--json")
+    assert (status, out) == (3, "")
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["law"], ["law", TIES, "--method", "eagle"], ["nonsense"], ["verify", "--no-such-flag"], ["law", TIES, "--limit", "x"]],
+    ids=lambda value: value[-1][-12:],
+)
+def test_a_wrong_command_line_is_one_line_and_status_2(rheo, arguments: list[str]) -> None:  # type: ignore[no-untyped-def]
+    status, out, err = rheo(*arguments)
+    assert (status, out) == (2, "")
+    assert len(err.splitlines()) == 1
+
+
+def test_a_lossy_law_has_status_1(rheo, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    from verify import judgement
+
+    monkeypatch.setitem(judgement.METHODS, "rheo", CONTROLS["token-residual"].method)
+    status, out, _ = rheo("law", gate.DATA / "controls" / "token-residual.json", TIES, "--method", "rheo", "--json")
+    assert status == 1
+    assert json.loads(out.splitlines()[0])["lossless"] is False
+
+
+def test_verify_gives_one_table_and_one_verdict(rheo, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    status, out, _ = rheo("verify", TIES, "--json", tmp_path / "run.json", "--failures", tmp_path / "failures")
+    assert status == 0
+    assert "verdict: lossless" in out
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert record["verdict"] == "lossless"
+    assert {check["check"] for check in record["checks"]} == {
+        "reference", "torch float64", "torch float32", "parity float64", "parity float32",
+    }  # fmt: skip
+    assert len(record["controls"]) == len(CONTROLS)
+    assert not (tmp_path / "failures").exists()
+
+
+def test_verify_saves_a_failure_that_replays_it(rheo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text(Path(TIES).read_text().replace('"373/240"', '"374/240"'))
+    status, out, _ = rheo("verify", wrong, "--failures", tmp_path / "kept")
+    assert status == 1
+    assert "verdict: lossy" in out
+    (saved,) = (tmp_path / "kept").iterdir()
+    assert f"rheo verify {saved}" in out.replace("\n", "")
+    assert rheo("verify", saved, "--failures", tmp_path / "again")[0] == 1
+
+
+def test_verify_with_a_control_that_passes_has_status_4(rheo, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    from reference.methods import METHODS
+
+    monkeypatch.setitem(CONTROLS, "wrong-law", Control("none", METHODS["rheo"]))
+    status, out, _ = rheo("verify", TIES)
+    assert status == 4
+    assert "control passed" in out
+
+
+def test_verify_goes_on_after_a_bad_file(rheo, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    status, out, err = rheo("verify", tmp_path / "none.json", TIES)
+    assert status == 2
+    assert "none.json" in err
+    assert "ties" in out
+
+
+def test_an_interrupt_has_status_130(rheo, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gate, "check_control", interrupted)
+    status, out, err = rheo("verify", TIES)
+    assert (status, out) == (130, "")
+    assert "interrupted" in err
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["law", "--help"], ["verify", "--help"], ["--version"]], ids=" ".join)
+def test_help_needs_no_torch(arguments: list[str]) -> None:
+    code = f"import sys; sys.argv = ['rheo', *{arguments}]; from rheo.cli.main import main\ntry: main()\nfinally: assert 'torch' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+@pytest.mark.parametrize("backend", ["reference", "torch"])
+@pytest.mark.skipif(not SHARED_CASES, reason="no shared cases beside this checkout")
+def test_shared_cases_give_what_they_expect(rheo, backend: str) -> None:  # type: ignore[no-untyped-def]
+    status, out, _ = rheo("law", *SHARED_CASES, "--backend", backend, "--json")
+    assert status == 0
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert len(lines) == 3 * len(SHARED_CASES)
+    for line in lines:
+        expected = load(line["case"]).expect[line["method"]]
+        assert float(Fraction(line["accepted"])) == pytest.approx(float(Fraction(str(expected["accepted"]))), abs=1e-6)
+        if backend == "reference":
+            assert {key: line[key] for key in expected} == expected
