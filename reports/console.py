@@ -90,3 +90,22 @@ def short(value: str | float | None) -> str:
         return value
     numerator, _, denominator = value.partition("/")
     return f"{int(numerator) / int(denominator or 1):.6f}"
+
+
+def bench_tables(record: Record) -> None:
+    """The record of `rheo bench sampler`: medians and ratios of every setting, then the toys."""
+    console = Console()
+    for key, title in (("median_ms", "median milliseconds a round"), ("ratio", "ratio")):
+        names = list(dict.fromkeys(name for setting in record["settings"] for name in setting[key]))
+        table = Table("vocabulary", "batch", "threads", *names, title=title)
+        for setting in record["settings"]:
+            values = [f"{setting[key][name]:.2f}" if name in setting[key] else "-" for name in names]
+            table.add_row(str(setting["vocab"]), str(setting["batch"]), str(setting["threads"]), *values)
+        console.print(table)
+    toys = record["toys"]
+    rates = toys["rounds_per_second"]
+    console.print(
+        f"toys of 8 tokens, batch {toys['batch']}: torch {rates['torch']:.0f} rounds/s, reference "
+        f"{rates['reference']:.0f}, ratio {toys['ratio']['torch / reference']:.0f}",
+        highlight=False,
+    )

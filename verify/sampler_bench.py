@@ -1,0 +1,222 @@
+"""What growth and verification cost without any model, beside a floor, a dense variant and the reference.
+
+All contenders of a setting are timed in turn within one run, so that a drift of the machine meets all of them alike;
+only ratios are worth quoting.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from reference.choose import sampling
+from reference.decoding import Sampler as ReferenceSampler
+from reference.decoding import play_round as play_reference
+from reference.distributions import Array
+from reference.methods import METHODS as REFERENCE
+from reference.tree import Tokens
+from reference.truncation import weights_from_logits
+from rheo.config import Config
+from rheo.decoding import Sampler, play_round
+from rheo.distributions import inverse_cdf
+from rheo.growth import grow
+from rheo.methods import METHODS
+from rheo.processors import temperature
+from rheo.rules.children import Children, accepts
+from rheo.tree import Frontier, Path, Tree
+from rheo.truncation import top
+from rheo.uniforms import Uniforms, draw_uniforms
+from rheo.verification import verify
+from verify.random_toys import random_toy
+from verify.torch_toys import ToyPair, automaton
+
+# Logits of this many bytes are kept apart for every depth; larger ones share one block of memory.
+_MOST_BYTES = 3 << 30
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Pre-generated logits: drafts, one [N, b, V] a depth; targets [N, R + 1, V]."""
+
+    drafts: list[Tensor]
+    targets: Tensor
+
+    def draft(self, frontier: Frontier) -> Tensor:
+        return self.drafts[frontier.depth]
+
+    def target(self, tree: Tree) -> Tensor:
+        return self.targets
+
+
+def make_inputs(config: Config, vocab: int, batch: int, seed: int = 0) -> Inputs:
+    """Peaky normal logits. Every target row resembles the draft's at the depth where most of its nodes stand."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator)
+
+    share = batch * config.beam * config.depth * vocab * 4 > _MOST_BYTES
+    block = normal(batch, config.beam, vocab) * 4
+    drafts = [block if share else normal(batch, config.beam, vocab) * 4 for _ in range(config.depth)]
+    drafts[0] = drafts[0][:, :1].contiguous()
+    targets = torch.empty(batch, config.budget + 1, vocab)
+    for row in range(config.budget + 1):
+        near = drafts[min(row, config.depth - 1)]
+        targets[:, row] = near[:, row % near.shape[1]] + normal(batch, vocab)
+    return Inputs(drafts, targets)
+
+
+def truncated_round(inputs: Inputs, config: Config, uniforms: Uniforms) -> Path:
+    """The sampler as it is."""
+    return play_round(Sampler(config, METHODS["rheo"]), inputs, uniforms)[1]
+
+
+def floor_round(inputs: Inputs, config: Config, lengths: list[int], two_stage: bool) -> None:
+    """The least a sampler of this kind can do: the top-S of every expanded node, a softmax per node on the path."""
+    for draft in inputs.drafts:
+        _ = top(draft, config.support or draft.shape[-1]) if two_stage else draft.topk(config.support or draft.shape[-1])
+    for depth in range(max(lengths)):
+        still = [request for request, length in enumerate(lengths) if length > depth]
+        torch.softmax(inputs.targets[still, depth], -1)
+
+
+@dataclass(frozen=True)
+class Dense:
+    """A sampler without truncation: softmax over the vocabulary at every expanded node, probes drawn from all of it.
+
+    It hands growth the K likeliest tokens and the probe's, and keeps every node's dense law for verification.
+    """
+
+    inputs: Inputs
+    config: Config
+    uniforms: Uniforms
+    laws: list[Tensor]  # [N, b, V] a depth, filled while the tree grows
+
+    def draft(self, frontier: Frontier) -> Tensor:
+        config = self.config
+        q = torch.softmax(self.inputs.draft(frontier), -1)
+        best = q.topk(config.slots)
+        tail = q.scatter(-1, best.indices[..., : config.anchors], 0.0)
+        law = tail / tail.sum(-1, keepdim=True)
+        self.laws.append(law)
+        start = config.expansion(frontier.depth, 0)
+        inverse_cdf(law, self.uniforms.probe[:, start : start + q.shape[1]])
+        return torch.log(best.values)
+
+    def rule(self, p: Tensor, children: Children, coin: Tensor) -> Tensor:
+        law = self.laws[0][:, 0]
+        rest = (p - law).clamp(min=0.0)
+        left = rest.sum(-1, keepdim=True) > 0
+        accepted = accepts(p, children, coin)
+        rest = torch.where(left, rest, p).mul_(~accepted)
+        return rest.scatter_add_(-1, children.probe.clamp(min=0), accepted.to(p.dtype))
+
+
+def dense_round(inputs: Inputs, config: Config, uniforms: Uniforms) -> Path:
+    """The same round without truncation."""
+    dense = Dense(inputs, config, uniforms, [])
+    tree = grow(dense.draft, uniforms.probe, replace(config, support=None), METHODS["rheo"].growth)
+    return verify(tree, inputs.targets, uniforms, temperature(config.temperature), dense.rule)
+
+
+def reference_round(inputs: Inputs, config: Config, seed: int) -> None:
+    """The NumPy reference on the first request, with the same logits by depth."""
+    drafts = [weights_from_logits(draft[0, 0].numpy()) for draft in inputs.drafts]
+    targets = [weights_from_logits(row.numpy()) for row in inputs.targets[0, : config.depth + 1]]
+
+    def draft_at(tokens: Tokens) -> Array:
+        return drafts[len(tokens)]
+
+    def target_at(tokens: Tokens) -> Array:
+        return targets[len(tokens)]
+
+    sampler = ReferenceSampler(target_at, draft_at, replace(config, temperature=1.0), REFERENCE["rheo"])
+    play_reference(sampler, (), sampling(np.random.default_rng(seed)))
+
+
+def time_in_turn(contenders: dict[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
+    """Seconds of every contender, one after the other in every repeat, after one repeat that is not counted."""
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for repeat in range(repeats + 1):
+        for name, run in contenders.items():
+            started = time.perf_counter()
+            run()
+            if repeat:
+                seconds[name].append(time.perf_counter() - started)
+    return seconds
+
+
+def bench_setting(config: Config, vocab: int, batch: int, repeats: int) -> dict[str, Any]:
+    """Medians in milliseconds and ratios of one (vocabulary, batch)."""
+    inputs = make_inputs(config, vocab, batch)
+    uniforms = draw_uniforms(config, range(batch))
+    grown = grow(inputs.draft, uniforms.probe, config, METHODS["rheo"].growth)
+    lengths = truncated_round(inputs, config, uniforms).lengths.tolist()
+    process, rule = temperature(config.temperature), METHODS["rheo"].rule
+    contenders: dict[str, Callable[[], object]] = {
+        "round": lambda: truncated_round(inputs, config, uniforms),
+        "floor": lambda: floor_round(inputs, config, lengths, two_stage=False),
+        "floor, own top-S": lambda: floor_round(inputs, config, lengths, two_stage=True),
+        "dense": lambda: dense_round(inputs, config, uniforms),
+        "growth": lambda: grow(inputs.draft, uniforms.probe, config, METHODS["rheo"].growth),
+        "verification": lambda: verify(grown, inputs.targets, uniforms, process, rule),
+    }
+    seconds = time_in_turn(contenders, repeats)
+    if batch == 1:
+        seconds |= time_in_turn({"reference": lambda: reference_round(inputs, config, 0)}, min(3, repeats))
+    return {
+        "vocab": vocab,
+        "batch": batch,
+        "threads": torch.get_num_threads(),
+        "repeats": repeats,
+        "mean_emitted": sum(lengths) / batch,
+        "median_ms": {name: 1e3 * median(values) for name, values in seconds.items()},
+        # The median of ratios within a repeat, not the ratio of medians: both sides met the same machine.
+        "ratio": {
+            f"{a} / {b}": median(x / y for x, y in zip(seconds[a], seconds[b], strict=False))
+            for a, b in (("round", "floor"), ("round", "floor, own top-S"), ("dense", "round"), ("reference", "round"))
+            if a in seconds
+        },
+    }
+
+
+def bench_toys(batch: int, repeats: int) -> dict[str, Any]:
+    """Rounds per second on a toy with 8 tokens: a torch batch against the reference, one after the other."""
+    config = Config(anchors=1, slots=4, beam=2, depth=3, budget=8, support=None, temperature=1.0)
+    toy = random_toy(1, 8, 2, "any")
+    pair = ToyPair(automaton(toy, torch.float32), torch.zeros(batch, dtype=torch.int64))
+    uniforms = draw_uniforms(config, range(batch))
+    reference = ReferenceSampler(toy.target.floats, toy.draft.floats, config, REFERENCE["rheo"])
+    choose = sampling(np.random.default_rng(0))
+    few = 50
+
+    def slow() -> None:
+        for _ in range(few):
+            play_reference(reference, (), choose)
+
+    seconds = time_in_turn(
+        {"torch": lambda: play_round(Sampler(config, METHODS["rheo"]), pair, uniforms), "reference": slow}, repeats
+    )
+    rates = [batch / t / (few / r) for t, r in zip(seconds["torch"], seconds["reference"], strict=True)]
+    return {
+        "vocab": 8,
+        "batch": batch,
+        "threads": torch.get_num_threads(),
+        "rounds_per_second": {
+            "torch": batch / median(seconds["torch"]),
+            "reference": few / median(seconds["reference"]),
+        },
+        "ratio": {"torch / reference": median(rates)},
+    }
+
+
+def settings(vocabularies: tuple[int, ...], batches: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+    """Every (vocabulary, batch), the cheap ones first."""
+    yield from sorted(((v, b) for v in vocabularies for b in batches), key=lambda s: s[0] * s[1])
