@@ -18,7 +18,7 @@ class Site(NamedTuple):
 
     name: str
     depth: int
-    index: int = 0
+    rank: int = 0
 
 
 Choose = Callable[[Array, Site], int]

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Number = Fraction | float
+# A Fraction or a float; Any, because arithmetic that mixes the two is what one code path for both is about.
+Number = Any
 Array = NDArray[Any]  # float64, or object holding Fractions
 
 
@@ -26,7 +27,8 @@ def normalise(weights: Array) -> Array:
     total = weights.sum()
     if not total > 0:
         raise ValueError("weights sum to zero")
-    return weights / total
+    normalised: Array = weights / total
+    return normalised
 
 
 def temper(weights: Array, temperature: Number) -> Array:

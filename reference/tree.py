@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from reference.slots import SlotPlan
 from reference.distributions import Number
+from reference.slots import SlotPlan
 
 Kind = Literal["anchor", "probe", "filler"]
 SlotPath = tuple[int, ...]  # slot positions from the root; () is the root

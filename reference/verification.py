@@ -31,9 +31,7 @@ def verify(tree: Tree, target_at: TargetAt, rule: Rule, choose: Choose, form: Fo
         path = node.path
 
 
-def step(
-    p: Array, children: Children, rule: Rule, choose: Choose, depth: int, form: Form
-) -> tuple[int | None, int]:
+def step(p: Array, children: Children, rule: Rule, choose: Choose, depth: int, form: Form) -> tuple[int | None, int]:
     """One node: the accepted child's token or None, and the token emitted. p [vocab] is the target there."""
     draw = Site("draw", depth)
     if form == "recursive":

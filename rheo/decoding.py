@@ -61,7 +61,12 @@ class Decoded:
 
 
 def decode(
-    sampler: Sampler, models: Models, contexts: Tensor, lengths: Tensor, uniforms: Callable[[int], Uniforms], rounds: int
+    sampler: Sampler,
+    models: Models,
+    contexts: Tensor,
+    lengths: Tensor,
+    uniforms: Callable[[int], Uniforms],
+    rounds: int,
 ) -> Decoded:
     """`rounds` rounds after contexts int64 [N, L] of the given lengths [N]; uniforms(i) are those of round i."""
     n, longest = contexts.shape

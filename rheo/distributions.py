@@ -18,6 +18,11 @@ def counting(n: int, device: torch.device) -> Tensor:
     return torch.arange(n, device=device)
 
 
+def in_rows(values: Tensor, size: int) -> Tensor:
+    """values [..., n] as [..., n / size, size], without a copy where the layout allows it."""
+    return values.reshape(*values.shape[:-1], -1, size)
+
+
 def temper(logits: Tensor, candidate: Tensor, temperature: float) -> Tensor:
     """Softmax of sorted logits [..., n] (descending) at temperature T; 0 where there is no candidate [..., n].
 
@@ -54,7 +59,7 @@ def inverse_cdf(weights: Tensor, uniform: Tensor) -> Tensor:
         cumulative = weights.cumsum(-1, dtype=torch.float64)
         return _first_above(cumulative, uniform.unsqueeze(-1) * cumulative[..., -1:]).squeeze(-1)
     short = -weights.shape[-1] % _BLOCK
-    blocks = (functional.pad(weights, (0, short)) if short else weights).unflatten(-1, (-1, _BLOCK))
+    blocks = in_rows(functional.pad(weights, (0, short)) if short else weights, _BLOCK)
     sums = blocks.sum(-1, dtype=torch.float64)
     cumulative = sums.cumsum(-1)
     goal = uniform.unsqueeze(-1) * cumulative[..., -1:]

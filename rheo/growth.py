@@ -88,7 +88,9 @@ def _rerank(layers: list[_Layer], config: Config, anchors: int) -> Tree:
     rows = kept.new_zeros(n, pool + 1).scatter_(1, kept + 1, (counting(kept.shape[1], kept.device) + 1).expand_as(kept))
     parent = torch.cat([layer.parents for layer in layers], 1).gather(1, kept)
     expanded = torch.cat([layer.expanded for layer in layers], 1)
-    expansion = torch.full_like(rows, -1).scatter_(1, expanded, counting(expanded.shape[1], kept.device).expand_as(expanded))
+    expansion = torch.full_like(rows, -1).scatter_(
+        1, expanded, counting(expanded.shape[1], kept.device).expand_as(expanded)
+    )
     slot, depth = _slots_and_depths(tuple((x.keys.shape[1], x.expanded.shape[1]) for x in layers), kept.device)
     largest = torch.cat([layer.largest for layer in layers], 1)
     occupied = torch.cat([layer.occupied for layer in layers], 1)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rheo.distributions import counting
+from rheo.distributions import counting, in_rows
 
 # Half precision is widened before anything is computed: draft and target must be rounded alike.
 HALF = (torch.float16, torch.bfloat16)
@@ -47,7 +47,7 @@ def truncate(logits: Tensor, support: int | None) -> Draft:
 
 
 def top(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Indices [..., count] of the largest values [..., n], by (value descending, index ascending), and the maximum [...].
+    """Indices [..., count] of the largest values [..., n] by (value desc., index ascending), and the maximum [...].
 
     Long rows go in two stages. The wanted values lie in the `count` best chunks, by (maximum descending, position
     ascending): each chunk before another holds a value that ranks before everything in the other.
@@ -56,7 +56,7 @@ def top(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     if n <= 2 * count * _CHUNK:
         return _first_in_order(values, count), values.amax(-1)
     short = -n % _CHUNK
-    chunks = (functional.pad(values, (0, short), value=-torch.inf) if short else values).unflatten(-1, (-1, _CHUNK))
+    chunks = in_rows(functional.pad(values, (0, short), value=-torch.inf) if short else values, _CHUNK)
     maxima = chunks.amax(-1)
     best = _first_in_order(maxima, count).sort(-1).values
     rows = chunks.shape[-2]

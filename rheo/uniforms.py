@@ -25,9 +25,7 @@ class Uniforms:
     draw: Tensor
 
 
-def draw_uniforms(
-    config: Config, seeds: Sequence[int], index: int = 0, device: torch.device | str = "cpu"
-) -> Uniforms:
+def draw_uniforms(config: Config, seeds: Sequence[int], index: int = 0, device: torch.device | str = "cpu") -> Uniforms:
     """The uniforms of round `index` of requests with these seeds (64 bits), from Philox streams keyed by both.
 
     A request's numbers depend on its own seed and round alone. ValueError for a seed outside 0..2**64 - 1.
@@ -42,5 +40,5 @@ def draw_uniforms(
 
 def split_uniforms(config: Config, numbers: Tensor) -> Uniforms:
     """Uniforms from one float64 tensor [N, E + 2 D + 1]: probes, coins, draws."""
-    probe, coin, draw = numbers.split([config.expansions, config.depth, config.depth + 1], dim=-1)
+    probe, coin, draw = torch.split(numbers, [config.expansions, config.depth, config.depth + 1], dim=-1)
     return Uniforms(probe, coin, draw)

@@ -16,7 +16,15 @@ from verify.toys import log_weights
 
 GOOD: dict[str, Any] = {
     "vocab": 3,
-    "config": {"anchors": 1, "slots": 2, "beam": 1, "depth": 1, "budget": 2, "support": None, "temperature": "1/2"},
+    "config": {
+        "anchors": 1,
+        "slots": 2,
+        "beam": 1,
+        "depth": 1,
+        "budget": 2,
+        "support": None,
+        "temperature": "1/2",
+    },
     "default": {"p": [1, 1, 1], "q": [1, 2, 3]},
     "p": {"": [1, 0, 2], "0,2": [5, 5, 5]},
     "q": {"1": [0, 0, 7]},

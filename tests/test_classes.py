@@ -92,7 +92,9 @@ def test_survival_of_a_probe_does_not_depend_on_its_identity() -> None:
         for _, tree in layered(case, "rheo"):
             place_of_probe = next((i for i, n in enumerate(tree.nodes) if n.path == position), None)
             ahead = tree.nodes if place_of_probe is None else tree.nodes[:place_of_probe]
-            before = tuple((n.path, n.token) for n in ahead if total_order(n) < total_order(probe_slot(plan.proxy, position)))
+            before = tuple(
+                (n.path, n.token) for n in ahead if total_order(n) < total_order(probe_slot(plan.proxy, position))
+            )
             outcomes.setdefault(before, set()).add(place_of_probe is not None)
         assert all(len(seen) == 1 for seen in outcomes.values())
 
@@ -158,8 +160,8 @@ def test_layered_and_lazy_growth_agree_on_sampled_float_trees() -> None:
         def choose(weights, site, numbers=numbers):  # type: ignore[no-untyped-def]
             from reference.choose import inverse_cdf
 
-            return inverse_cdf(weights, numbers[site.depth, site.index])
+            return inverse_cdf(weights, numbers[site.depth, site.rank])
 
-        grown = [g.grow(draft_at, config, METHODS["rheo"].growth, choose).nodes for g in (growth, lazy)]  # type: ignore[arg-type]
+        grown = [g.grow(draft_at, config, METHODS["rheo"].growth, choose).nodes for g in (growth, lazy)]
         assert grown[0] == grown[1]
     assert sampling(rng)(np.array([0.0, 1.0]), None) == 1  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from reference.methods import METHODS
 from rheo.cli import main as cli
 from tests.conftest import SHARED_CASES
 from verify import gate
@@ -99,7 +100,13 @@ def test_too_many_trees_is_inconclusive(rheo) -> None:  # type: ignore[no-untype
 
 @pytest.mark.parametrize(
     "arguments",
-    [["law"], ["law", TIES, "--method", "eagle"], ["nonsense"], ["verify", "--no-such-flag"], ["law", TIES, "--limit", "x"]],
+    [
+        ["law"],
+        ["law", TIES, "--method", "eagle"],
+        ["nonsense"],
+        ["verify", "--no-such-flag"],
+        ["law", TIES, "--limit", "x"],
+    ],
     ids=lambda value: value[-1][-12:],
 )
 def test_a_wrong_command_line_is_one_line_and_status_2(rheo, arguments: list[str]) -> None:  # type: ignore[no-untyped-def]
@@ -109,9 +116,7 @@ def test_a_wrong_command_line_is_one_line_and_status_2(rheo, arguments: list[str
 
 
 def test_a_lossy_law_has_status_1(rheo, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
-    from verify import judgement
-
-    monkeypatch.setitem(judgement.METHODS, "rheo", CONTROLS["token-residual"].method)
+    monkeypatch.setitem(METHODS, "rheo", CONTROLS["token-residual"].method)
     status, out, _ = rheo("law", gate.DATA / "controls" / "token-residual.json", TIES, "--method", "rheo", "--json")
     assert status == 1
     assert json.loads(out.splitlines()[0])["lossless"] is False
@@ -142,8 +147,6 @@ def test_verify_saves_a_failure_that_replays_it(rheo, tmp_path: Path, monkeypatc
 
 
 def test_verify_with_a_control_that_passes_has_status_4(rheo, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
-    from reference.methods import METHODS
-
     monkeypatch.setitem(CONTROLS, "wrong-law", Control("none", METHODS["rheo"]))
     status, out, _ = rheo("verify", TIES)
     assert status == 4
@@ -167,9 +170,14 @@ def test_an_interrupt_has_status_130(rheo, monkeypatch: pytest.MonkeyPatch) -> N
     assert "interrupted" in err
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["law", "--help"], ["verify", "--help"], ["--version"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["law", "--help"], ["verify", "--help"], ["--version"]], ids=" ".join
+)
 def test_help_needs_no_torch(arguments: list[str]) -> None:
-    code = f"import sys; sys.argv = ['rheo', *{arguments}]; from rheo.cli.main import main\ntry: main()\nfinally: assert 'torch' not in sys.modules"
+    code = (
+        f"import sys; sys.argv = ['rheo', *{arguments}]; from rheo.cli.main import main\n"
+        "try: main()\nfinally: assert 'torch' not in sys.modules"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout

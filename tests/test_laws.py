@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from reference import growth, lazy
 from reference.choose import Choose
-from reference.decoding import Sampler, decode, play_round
+from reference.decoding import Grow, Sampler, decode, play_round
 from reference.methods import METHODS
 from reference.tree import Path as Emitted
 from reference.tree import Tokens
@@ -19,7 +20,7 @@ from reference.verification import Form, step, survivors
 from rheo.config import Config
 from tests.conftest import SHARED_CASES
 from verify.cases import Case, load
-from verify.enumeration import TooManyOutcomes, enumerate_outcomes
+from verify.enumeration import TooManyOutcomesError, enumerate_outcomes
 from verify.gate import packaged_cases
 from verify.laws import Law, exact_law, sequences, step_key, step_law, target_of, total_variation
 from verify.random_toys import KINDS, random_toy
@@ -64,7 +65,7 @@ def test_the_output_law_is_the_target_over_the_grid(vocab: int, count_laws: Call
                 continue  # top-K ignores anchors: those laws would be counted several times
             try:
                 law, _ = exact_law(case, method, MOST_CLASSES)
-            except TooManyOutcomes:
+            except TooManyOutcomesError:
                 full.add(shape)
                 continue
             assert total_variation(law, target_of(case), case.config.depth + 1) == 0, (name, case)
@@ -74,9 +75,7 @@ def test_the_output_law_is_the_target_over_the_grid(vocab: int, count_laws: Call
 
 
 @pytest.mark.parametrize("path", [*packaged_cases(), *SHARED_CASES], ids=lambda path: path.stem)
-def test_every_case_file_is_lossless_and_gives_what_it_expects(
-    path: Path, count_laws: Callable[[int], None]
-) -> None:
+def test_every_case_file_is_lossless_and_gives_what_it_expects(path: Path, count_laws: Callable[[int], None]) -> None:
     case = load(path)
     if not case.rational:
         case = replace(case, config=replace(case.config, temperature=Fraction(1)), expect={})
@@ -134,7 +133,7 @@ def sampler_of(case: Case, method: str, lazy: bool, form: Form = "recursive") ->
     return Sampler(toy.target.exact, toy.draft.exact, case.config, METHODS[method], grower(lazy), form)
 
 
-def grower(lazily: bool) -> Callable[..., object]:
+def grower(lazily: bool) -> Grow:
     return lazy.grow if lazily else growth.grow
 
 
@@ -174,7 +173,8 @@ def test_the_single_draw_form_of_a_rule_has_the_law_of_its_recursion(kind: str, 
                 continue
             seen.add(step_key(tokens, children))
             single: dict[tuple[int | None, int], Fraction] = {}
-            for fall in enumerate_outcomes(lambda c: step(p, children, rule, c, len(path), "single_draw")):
+            run = partial(step, p, children, rule, depth=len(path), form="single_draw")
+            for fall in enumerate_outcomes(run):
                 single[fall.result] = single.get(fall.result, Fraction(0)) + fall.mass
             assert single == step_law(p, children, rule, len(path))
     assert len(seen) > 1

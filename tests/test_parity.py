@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from rheo.config import Config
 from reference.methods import METHODS
+from rheo.config import Config
 from verify.cases import Case
 from verify.cells import ONE_BELOW
 from verify.parity import FunctionPair, Logits, boundary_rows, disagreements, toy_logits
 from verify.random_toys import KINDS, random_toy
-from verify.toys import Tokens
 from verify.torch_toys import ToyPair, automaton
+from verify.toys import Tokens
 
 pytestmark = pytest.mark.exact
 
@@ -49,12 +49,12 @@ def near_target(draft: Logits, seed: int, noise: float = 1.0) -> Logits:
     return logits
 
 
-def uniforms(config: Config, random_rows: int, seed: int) -> np.ndarray:  # type: ignore[type-arg]
+def uniforms(config: Config, random_rows: int, seed: int) -> np.ndarray:
     numbers = np.random.default_rng(seed).random((random_rows, config.expansions + 2 * config.depth + 1))
     return np.concatenate([boundary_rows(config), numbers])
 
 
-def assert_parity(logits: tuple[Logits, Logits], config: Config, method: str, numbers: np.ndarray) -> int:  # type: ignore[type-arg]
+def assert_parity(logits: tuple[Logits, Logits], config: Config, method: str, numbers: np.ndarray) -> int:
     """No disagreement but where rounding decides; returns how many rounds rounding did decide."""
     dtype = logits[0](()).dtype
     found = disagreements(FunctionPair(*logits), logits, config, method, numbers, SLACK[dtype])

@@ -89,7 +89,9 @@ def test_a_token_that_is_ruled_out_is_never_emitted() -> None:
     seeds = list(range(100))
     pair = logits_for(seeds)
     process = processors.top_k(3)
-    tree, path = play_round(Sampler(Config(**vars(CONFIG)), METHODS["rheo"], process), pair, draw_uniforms(CONFIG, seeds))
+    tree, path = play_round(
+        Sampler(Config(**vars(CONFIG)), METHODS["rheo"], process), pair, draw_uniforms(CONFIG, seeds)
+    )
     kept = process(pair.all) > -torch.inf
     for request in range(len(seeds)):
         row = 0

@@ -16,7 +16,6 @@ from rheo.config import Config
 from rheo.rules import probe_first
 from rheo.rules.children import Children
 from tests.conftest import SHARED_CASES
-from verify import torch_law
 from verify.cases import Case, load
 from verify.gate import packaged_cases
 from verify.judgement import judge_reference, judge_torch
@@ -67,7 +66,10 @@ def test_float64_scores_rank_like_fractions_on_every_case() -> None:
     for case in [*map(load, FILES), *RANDOM]:
         for name in ("rheo", "topk"):
             trees = [
-                {tuple((n.path, n.token) for n in c.result.nodes) for c in classes_of(draft, case.config, METHODS[name])}
+                {
+                    tuple((n.path, n.token) for n in c.result.nodes)
+                    for c in classes_of(draft, case.config, METHODS[name])
+                }
                 for draft in (draft_of(case), seen_draft(case, torch.float64))
             ]
             assert trees[0] == trees[1]
@@ -102,7 +104,7 @@ def true_score(draft: object, config: Config) -> object:
 
 
 def seen(faulty: methods.Method, monkeypatch: pytest.MonkeyPatch) -> bool:
-    monkeypatch.setitem(torch_law.METHODS, "rheo", faulty)
+    monkeypatch.setitem(methods.METHODS, "rheo", faulty)
     cases = [load(path) for path in packaged_cases() if path.parent.name == "toys"]
     for case in cases:
         judged = judge_torch(case, "rheo")
@@ -142,7 +144,5 @@ def test_boundaries_are_located_to_the_dtypes_own_rounding() -> None:
     case = load(packaged_cases()[-1])
     for dtype, bound in (("float64", 1e-15), ("float32", 1e-6)):
         measured = measure(case, "rheo", PRECISIONS[dtype])
-        assert 0 < measured.rounds
+        assert measured.rounds > 0
         assert measured.boundary_error < bound
-
-

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -13,6 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from rheo.config import CONFIG_KEYS, Config, ConfigError
+from rheo.files import write_text
 from verify.toys import Table, Tokens, Toy, Weights
 
 _KEYS = {"vocab", "config", "default", "p", "q", "expect"}
@@ -62,7 +61,7 @@ def parse(text: str, name: str) -> Case:
     """The case in a JSON text; `name` is used in errors. CaseError on anything wrong with it."""
     try:
         document = json.loads(text, object_pairs_hook=_unique)
-    except _DuplicateKey as error:
+    except _DuplicateKeyError as error:
         raise CaseError(name, str(error), "appears twice") from None
     except json.JSONDecodeError as error:
         raise CaseError(name, "", f"broken JSON: {error.msg} (line {error.lineno}, column {error.colno})") from None
@@ -102,15 +101,11 @@ def document(case: Case) -> dict[str, Any]:
 
 
 def save(case: Case, path: str | Path) -> None:
-    """Write a case file so that a crash leaves the old file or the new one, never half of one."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as handle:
-        handle.write(dumps(document(case)))
-    os.replace(handle.name, path)
+    """Write a case file, whole or not at all."""
+    write_text(Path(path), dumps(document(case)))
 
 
-class _DuplicateKey(ValueError):
+class _DuplicateKeyError(ValueError):
     pass
 
 
@@ -118,7 +113,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for key, value in pairs:
         if key in result:
-            raise _DuplicateKey(key)
+            raise _DuplicateKeyError(key)
         result[key] = value
     return result
 
@@ -160,7 +155,9 @@ class _Reader:
     def table(self, key: str, default: Any, listed: Any, vocab: int) -> Table:
         if not isinstance(listed, dict):
             self.fail(key, "must be an object that maps prefixes to weights")
-        rows = {self.prefix(key, text, vocab): self.weights(f"{key}[{text!r}]", row, vocab) for text, row in listed.items()}
+        rows = {
+            self.prefix(key, text, vocab): self.weights(f"{key}[{text!r}]", row, vocab) for text, row in listed.items()
+        }
         return Table(self.weights(f"default.{key}", default[key], vocab), rows)
 
     def prefix(self, key: str, text: str, vocab: int) -> Tokens:

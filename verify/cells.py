@@ -112,7 +112,7 @@ def probes_of(tree: Tree, decisions: tuple[Decision, ...]) -> tuple[Probe, ...]:
 
 def expanded(tree: Tree, site: Site) -> SlotPath:
     """Path of the node whose probe is drawn at a site: the rank-th best kept node at its depth."""
-    return () if site.depth == 0 else [n for n in tree.nodes if n.depth == site.depth][site.index].path
+    return () if site.depth == 0 else [n for n in tree.nodes if n.depth == site.depth][site.rank].path
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ def layered_trees(
     order: Order = total_order,
     fill: Fill = drawn_slots,
 ) -> Iterator[Weighted]:
-    """Every tree of layered growth, all probes drawn, kept or not. TooManyOutcomes beyond `limit`."""
+    """Every tree of layered growth, all probes drawn, kept or not. TooManyOutcomesError beyond `limit`."""
 
     def run(choose: Choose) -> Tree:
         return grow(draft_at, config, method.growth, choose, order, fill)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from reference.choose import Choose
@@ -10,7 +9,7 @@ from reference.distributions import Array, Number, without
 from reference.growth import Fill, Order
 from reference.methods import METHODS, Method
 from reference.order import comparable, total_order
-from reference.rules import Rule, probe_first
+from reference.rules import Recursive, Rule, probe_first
 from reference.rules.children import Children, Verdict, try_points, try_probe
 from reference.slots import Slot, SlotPlan, drawn_slots
 from reference.tree import Node
@@ -85,16 +84,14 @@ def wrong_law(p: Array, children: Children, choose: Choose, depth: int) -> Verdi
     return probe_first.recursive(p, replace(children, law=law), choose, depth)
 
 
-def _with_rule(recursive: Callable[[Array, Children, Choose, int], Verdict]) -> Method:
+def _with_rule(recursive: Recursive) -> Method:
     return Method(METHODS["rheo"].growth, Rule(recursive, METHODS["rheo"].rule.single_draw))
 
 
 CONTROLS: dict[str, Control] = {
     "true-score": Control("the probe ranks by its true probability", METHODS["rheo"], fill=true_score),
     "token-ties": Control("ties are broken by token id", METHODS["rheo"], order=token_order),
-    "rrsw-high-proxy": Control(
-        "RRSw with a probe that outranks anchors", Method(high_proxy, METHODS["rrsw"].rule)
-    ),
+    "rrsw-high-proxy": Control("RRSw with a probe that outranks anchors", Method(high_proxy, METHODS["rrsw"].rule)),
     "token-residual": Control("a rejection subtracts only the drafted token", _with_rule(token_residual)),
     "wrong-law": Control("the probe is verified against a law it was not drawn from", _with_rule(wrong_law)),
 }

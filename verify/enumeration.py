@@ -14,7 +14,7 @@ from reference.distributions import Array, Number
 Result = TypeVar("Result")
 
 
-class TooManyOutcomes(RuntimeError):
+class TooManyOutcomesError(RuntimeError):
     """More outcomes than the caller is willing to enumerate."""
 
 
@@ -41,32 +41,40 @@ def enumerate_outcomes(run: Callable[[Choose], Result], limit: int | None = None
 
     The run is repeated with a script of indices; where the script ends it takes the first positive weight, and the
     last decision with an untried positive weight is advanced for the next repetition. Weights must sum to 1.
-    TooManyOutcomes once more than `limit` have been produced.
+    TooManyOutcomesError once more than `limit` have been produced.
     """
-    script: list[int] = []
+    script: list[int] | None = []
     produced = 0
-    while True:
+    while script is not None:
+        if limit is not None and produced >= limit:
+            raise TooManyOutcomesError(f"more than {limit} outcomes")
         decisions: list[Decision] = []
-
-        def choose(weights: Array, site: Site, decisions: list[Decision] = decisions) -> int:
-            at = len(decisions)
-            index = script[at] if at < len(script) else int(np.flatnonzero(weights)[0])
-            decisions.append(Decision(site, weights, index))
-            return index
-
-        result = run(choose)
+        result = run(_following(script, decisions))
         mass: Number = 1
         for decision in decisions:
             mass = mass * decision.weights[decision.index]
         yield Outcome(mass, result, tuple(decisions))
         produced += 1
-        while decisions:
-            last = decisions.pop()
-            later = np.flatnonzero(last.weights[last.index + 1 :])
-            if len(later):
-                script = [d.index for d in decisions] + [last.index + 1 + int(later[0])]
-                break
-        else:
-            return
-        if limit is not None and produced >= limit:
-            raise TooManyOutcomes(f"more than {limit} outcomes")
+        script = _next_script(decisions)
+
+
+def _following(script: list[int], decisions: list[Decision]) -> Choose:
+    """choose() by a script of indices, then by the first positive weight; what it decides is appended."""
+
+    def choose(weights: Array, site: Site) -> int:
+        at = len(decisions)
+        index = script[at] if at < len(script) else int(np.flatnonzero(weights)[0])
+        decisions.append(Decision(site, weights, index))
+        return index
+
+    return choose
+
+
+def _next_script(decisions: list[Decision]) -> list[int] | None:
+    """The indices that lead to the next outcome: the last decision that can be advanced is; None if none can."""
+    for at in range(len(decisions) - 1, -1, -1):
+        last = decisions[at]
+        later = np.flatnonzero(last.weights[last.index + 1 :])
+        if len(later):
+            return [d.index for d in decisions[:at]] + [last.index + 1 + int(later[0])]
+    return None

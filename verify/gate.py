@@ -16,7 +16,7 @@ from reference.methods import METHODS
 from verify.cases import Case, load, save
 from verify.classes import invariant_faults, layered_trees, merged
 from verify.controls import CONTROLS, judge
-from verify.enumeration import TooManyOutcomes
+from verify.enumeration import TooManyOutcomesError
 from verify.judgement import Judgement, judge_reference, judge_torch, plain
 from verify.laws import classes_of, draft_of
 from verify.parity import boundary_rows, disagreements, toy_logits
@@ -69,7 +69,7 @@ def check_case(case: Case, methods: Iterable[str] = tuple(METHODS)) -> Iterator[
     for method in methods:
         try:
             reference = judge_reference(case, method, CLASS_LIMIT)
-        except TooManyOutcomes as error:
+        except TooManyOutcomesError as error:
             yield Check(case.name, method, "reference", Status.INCONCLUSIVE, detail=str(error))
             continue
         yield _judged("reference", reference, [*reference.faults, *_unexpected(reference), *_misshapen(case, method)])
@@ -116,7 +116,11 @@ def _unexpected(judgement: Judgement) -> list[str]:
     wanted, seen = judgement.case.expect.get(judgement.method, {}), judgement.record()
     wrong = []
     for key, value in wanted.items():
-        agrees = value == seen[key] if key == "classes" or not judgement.case.rational else Fraction(value) == Fraction(seen[key])
+        agrees = (
+            value == seen[key]
+            if key == "classes" or not judgement.case.rational
+            else Fraction(value) == Fraction(seen[key])
+        )
         if not agrees:
             wrong.append(f"{key} is {seen[key]}, expected {value}")
     return wrong
@@ -129,7 +133,7 @@ def _misshapen(case: Case, method: str) -> list[str]:
     faults = [fault for _, tree in lazy for fault in invariant_faults(tree, config)]
     try:
         layered = merged(layered_trees(draft_of(case), config, rules, LAYERED_LIMIT))
-    except TooManyOutcomes:
+    except TooManyOutcomesError:
         return faults  # the exact test tier compares the two on cases chosen small enough
     grown = merged(lazy)
     tolerance = 0 if case.rational else 1e-12

@@ -41,7 +41,7 @@ class Judgement:
 
     def record(self, with_law: bool = False) -> dict[str, Any]:
         """The line that `rheo law` prints."""
-        record = {
+        record: dict[str, Any] = {
             "case": self.case.name,
             "method": self.method,
             "backend": self.backend,

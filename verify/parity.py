@@ -52,7 +52,9 @@ class FunctionPair:
         return torch.stack([torch.stack([self.draft_logits(tuple(p)) for p in row]) for row in frontier.paths.tolist()])
 
     def target(self, tree: TorchTree) -> Tensor:
-        return torch.stack([torch.stack([self.target_logits(p) for p in prefixes(tree, i)]) for i in range(len(tree.tokens))])
+        return torch.stack(
+            [torch.stack([self.target_logits(p) for p in prefixes(tree, i)]) for i in range(len(tree.tokens))]
+        )
 
 
 def prefixes(tree: TorchTree, request: int) -> list[Tokens]:
@@ -72,7 +74,12 @@ def boundary_rows(config: Config) -> NDArray[np.float64]:
 
 
 def disagreements(
-    pair: Pair, logits: tuple[Logits, Logits], config: Config, method: str, numbers: NDArray[np.float64], slack: float
+    pair: Pair,
+    logits: tuple[Logits, Logits],
+    config: Config,
+    method: str,
+    numbers: NDArray[np.float64],
+    slack: float,
 ) -> list[Disagreement]:
     """Play every row of uniforms with both, and report each round whose tree or path differs.
 
@@ -119,7 +126,7 @@ def _reading(config: Config, given: Sequence[float] | NDArray[np.float64], slack
 
     def choose(weights: Array, site: Site) -> int:
         start = {"probe": 0, "coin": e, "draw": e + d}[site.name]
-        uniform = float(given[start + (config.expansion(site.depth, site.index) if start == 0 else site.depth)])
+        uniform = float(given[start + (config.expansion(site.depth, site.rank) if start == 0 else site.depth)])
         bounds = (np.cumsum(weights) / weights.sum())[weights > 0][:-1]
         # Where p equals q~, a coin that always accepts may miss 1 by an ulp, and the draw from the residual behind
         # it may keep a sliver of a token at either end: rounding decides there too.

@@ -14,8 +14,8 @@ from rheo.decoding import Sampler, play_round
 from rheo.methods import Method
 from rheo.uniforms import split_uniforms
 from verify.cases import Case
-from verify.toys import Tokens
 from verify.torch_toys import Automaton, ToyPair, automaton
+from verify.toys import Tokens
 
 _ROWS = 16_384  # rounds played at once
 

@@ -15,7 +15,8 @@ OnContext = Callable[[str, list[int]], None]
 
 def context_count(vocab: int, depth: int) -> int:
     """Contexts of a recording: the prefixes of 0..depth local tokens."""
-    return sum(int(vocab**length) for length in range(depth + 1))
+    total: int = depth + 1 if vocab == 1 else (vocab ** (depth + 1) - 1) // (vocab - 1)
+    return total
 
 
 def record(

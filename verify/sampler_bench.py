@@ -81,7 +81,11 @@ def truncated_round(inputs: Inputs, config: Config, uniforms: Uniforms) -> Path:
 def floor_round(inputs: Inputs, config: Config, lengths: list[int], two_stage: bool) -> None:
     """The least a sampler of this kind can do: the top-S of every expanded node, a softmax per node on the path."""
     for draft in inputs.drafts:
-        _ = top(draft, config.support or draft.shape[-1]) if two_stage else draft.topk(config.support or draft.shape[-1])
+        _ = (
+            top(draft, config.support or draft.shape[-1])
+            if two_stage
+            else draft.topk(config.support or draft.shape[-1])
+        )
     for depth in range(max(lengths)):
         still = [request for request, length in enumerate(lengths) if length > depth]
         torch.softmax(inputs.targets[still, depth], -1)
@@ -181,7 +185,12 @@ def bench_setting(config: Config, vocab: int, batch: int, repeats: int) -> dict[
         # The median of ratios within a repeat, not the ratio of medians: both sides met the same machine.
         "ratio": {
             f"{a} / {b}": median(x / y for x, y in zip(seconds[a], seconds[b], strict=False))
-            for a, b in (("round", "floor"), ("round", "floor, own top-S"), ("dense", "round"), ("reference", "round"))
+            for a, b in (
+                ("round", "floor"),
+                ("round", "floor, own top-S"),
+                ("dense", "round"),
+                ("reference", "round"),
+            )
             if a in seconds
         },
     }
@@ -202,7 +211,8 @@ def bench_toys(batch: int, repeats: int) -> dict[str, Any]:
             play_reference(reference, (), choose)
 
     seconds = time_in_turn(
-        {"torch": lambda: play_round(Sampler(config, METHODS["rheo"]), pair, uniforms), "reference": slow}, repeats
+        {"torch": lambda: play_round(Sampler(config, METHODS["rheo"]), pair, uniforms), "reference": slow},
+        repeats,
     )
     rates = [batch / t / (few / r) for t, r in zip(seconds["torch"], seconds["reference"], strict=True)]
     return {

@@ -109,7 +109,7 @@ class Boundary:
 
 
 def measure(case: Case, method: str, precision: Precision, limit: int | None = None) -> Measured:
-    """Drive the torch sampler through a case. TooManyOutcomes beyond `limit` classes."""
+    """Drive the torch sampler through a case. TooManyOutcomesError beyond `limit` classes."""
     reference = REFERENCE[method]
     player = Player(case, METHODS[method], precision.dtype)
     target_at = target_of(case)
@@ -168,7 +168,7 @@ def seen_draft(case: Case, dtype: torch.dtype) -> DraftAt:
 
 def query_of(each: Class, case: Case, probes: dict[int, float], route: tuple[Turn, ...], others: float = 0.5) -> Query:
     """Uniforms that lead to the class and down the route: the middles of all cells, unless `probes` says otherwise."""
-    middles = {case.config.expansion(p.site.depth, p.site.index): p.cell.middle for p in each.probes}
+    middles = {case.config.expansion(p.site.depth, p.site.rank): p.cell.middle for p in each.probes}
     coins = {depth: turn.coin.middle for depth, turn in enumerate(route)}
     draws = {depth: turn.draw.middle for depth, turn in enumerate(route)}
     return Query({**middles, **probes}, coins, draws, others)
@@ -185,7 +185,7 @@ def trials_of(each: Class, stop: Stop, turn: Turn, case: Case, precision: Precis
     margin = precision.inside / float(turn.spread)
     for end in (0, 1):
         ends = {
-            case.config.expansion(p.site.depth, p.site.index): p.cell.ends(precision.inside)[end]
+            case.config.expansion(p.site.depth, p.site.rank): p.cell.ends(precision.inside)[end]
             for p in each.probes
             if p.cell.width > 4 * precision.noise
         }
@@ -220,7 +220,7 @@ def probe_boundaries(each: Class, case: Case) -> Iterator[tuple[Key, Boundary]]:
     """The ends of the cells of every probe of a class, but for 0 and 1."""
     for i, probe in enumerate(each.probes):
         for k in inner(probe.law):
-            uniform = ("probes", case.config.expansion(probe.site.depth, probe.site.index))
+            uniform = ("probes", case.config.expansion(probe.site.depth, probe.site.rank))
             high, query = cells(probe.law)[k].high, query_of(each, case, {}, ())
             boundary = Boundary(query, uniform, high, Fraction(1), probe.position, probe.tokens[k])
             yield (*each.prefix(i), k), boundary
@@ -235,8 +235,9 @@ def step_boundaries(each: Class, stop: Stop, case: Case) -> Iterator[tuple[Key, 
     if len(sides) > 1:
         accepting = next(t for t in stop.turns if t.coin.low == 0 and t.token == stop.children.probe)
         query = query_of(each, case, {}, (*stop.route, accepting))
-        yield ("coin", stop.key), Boundary(
-            query, ("coins", depth), accepting.coin.high, Fraction(1), depth, accepting.token
+        yield (
+            ("coin", stop.key),
+            Boundary(query, ("coins", depth), accepting.coin.high, Fraction(1), depth, accepting.token),
         )
     for side, turns in sides.items():
         for turn in turns[:-1]:
@@ -250,9 +251,7 @@ def inner(law: Array) -> list[int]:
     return [int(k) for k in np.flatnonzero(law)[:-1]]
 
 
-def locate(
-    player: Player, boundaries: dict[Key, Boundary], precision: Precision
-) -> tuple[dict[Key, float], list[str]]:
+def locate(player: Player, boundaries: dict[Key, Boundary], precision: Precision) -> tuple[dict[Key, float], list[str]]:
     """Every boundary by bisection, and a line for each that is not where it may be."""
     if not boundaries:
         return {}, []

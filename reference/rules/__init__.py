@@ -17,10 +17,14 @@ from reference.rules.children import Children, Verdict
 
 
 class Recursive(Protocol):
+    """Tests children one after the other; `depth` is the node's."""
+
     def __call__(self, p: Array, children: Children, choose: Choose, depth: int) -> Verdict: ...
 
 
 class SingleDraw(Protocol):
+    """Turns p [vocab] into the distribution [vocab] of the token that is drawn."""
+
     def __call__(self, p: Array, children: Children, choose: Choose, depth: int) -> Array: ...
 
 

@@ -41,7 +41,7 @@ def try_points(p: Array, tokens: tuple[int, ...], choose: Choose, depth: int, fi
 
 def acceptance(p: Array, token: int, law: Array) -> Number:
     """min(1, p(x)/q~(x)) for a probe that was drawn from `law`."""
-    return min(1 + 0 * p[token], p[token] / law[token])  # type: ignore[no-any-return]
+    return min(1 + 0 * p[token], p[token] / law[token])
 
 
 def try_probe(p: Array, token: int, law: Array, choose: Choose, depth: int) -> Verdict:

@@ -34,4 +34,5 @@ def single_draw(p: Array, children: Children, choose: Choose, depth: int) -> Arr
         rest[children.probe] = 1 + rest[children.probe]
     else:
         rest = residual(normalise(beside), children.law)
-    return (p - beside) + mass * rest
+    mixed: Array = (p - beside) + mass * rest
+    return mixed

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from rheo.files import write_text
+
 
 @click.group()
 def bench() -> None:
@@ -51,5 +53,5 @@ def sampler(
     record = {"schema": 1, "settings": results, "toys": toys}
     bench_tables(record)
     if json_path is not None:
-        json_path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        write_text(json_path, json.dumps(record, indent=1) + "\n")
     return 0

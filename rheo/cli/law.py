@@ -18,21 +18,37 @@ METHODS = ("rheo", "rrsw", "topk")
 @click.argument("cases", nargs=-1, required=True, metavar="CASE...")
 @click.option("--method", type=click.Choice(METHODS), help="One method.  [default: all three]")
 @click.option("--backend", type=click.Choice(["reference", "torch"]), default="reference", show_default=True)
-@click.option("--dtype", type=click.Choice(["float64", "float32"]), default="float64", show_default=True, help="Of torch.")
+@click.option(
+    "--dtype",
+    type=click.Choice(["float64", "float32"]),
+    default="float64",
+    show_default=True,
+    help="Of torch.",
+)
 @click.option("--law", "with_law", is_flag=True, help="Add the probability of every output sequence.")
 @click.option("--json", "only_json", is_flag=True, help="Nothing but JSON lines; no table on standard error.")
 @click.option(
-    "--limit", type=click.IntRange(1), default=100_000, show_default=True, help="Trees enumerated before giving up."
+    "--limit",
+    type=click.IntRange(1),
+    default=100_000,
+    show_default=True,
+    help="Trees enumerated before giving up.",
 )
 def law(
-    cases: tuple[str, ...], method: str | None, backend: str, dtype: str, with_law: bool, only_json: bool, limit: int
+    cases: tuple[str, ...],
+    method: str | None,
+    backend: str,
+    dtype: str,
+    with_law: bool,
+    only_json: bool,
+    limit: int,
 ) -> int:
     """The law of one round's output on each CASE file, continued by the target to depth + 1 tokens.
 
     The reference is exact, in Fractions printed as strings; torch is measured from outside, in floats.
     """
     from verify import cases as case_files
-    from verify.enumeration import TooManyOutcomes
+    from verify.enumeration import TooManyOutcomesError
     from verify.gate import Status
 
     status = Status.LOSSLESS
@@ -47,7 +63,7 @@ def law(
         except case_files.CaseError as error:
             click.echo(f"rheo: {error}", err=True)
             status = max(status, Status.BAD_INPUT)
-        except TooManyOutcomes as error:
+        except TooManyOutcomesError as error:
             click.echo(f"rheo: {path}: {error}; --limit raises this", err=True)
             status = max(status, Status.INCONCLUSIVE)
     if records and not only_json:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from rheo.files import write_text
 
 if TYPE_CHECKING:
     from verify.cases import Case
@@ -33,6 +34,7 @@ def verify(cases: tuple[str, ...], json_path: Path | None, failures: Path) -> in
     from reports.console import progress, verify_table
     from verify import gate
     from verify.cases import CaseError, load
+    from verify.controls import CONTROLS
 
     started = time.monotonic()
     checks: list[Check] = []
@@ -48,8 +50,8 @@ def verify(cases: tuple[str, ...], json_path: Path | None, failures: Path) -> in
             bad.append(str(error))
     if json_path is not None and not json_path.parent.is_dir():
         raise click.UsageError(f"--json: no folder {json_path.parent}")
-    with progress(len(loaded) + len(gate.CONTROLS)) as advance:
-        for name in gate.CONTROLS:
+    with progress(len(loaded) + len(CONTROLS)) as advance:
+        for name in CONTROLS:
             advance(f"control {name}")
             controls.append(gate.check_control(name))
         for case in loaded:
@@ -61,7 +63,7 @@ def verify(cases: tuple[str, ...], json_path: Path | None, failures: Path) -> in
     verdict = max(gate.overall(checks, controls), gate.Status.BAD_INPUT if bad else gate.Status.LOSSLESS)
     record = _record(verdict, checks, controls, replays, bad, time.monotonic() - started)
     if json_path is not None:
-        _write(json_path, record)
+        write_text(json_path, json.dumps(record, indent=1) + "\n")
     verify_table(record)
     return int(verdict)
 
@@ -83,9 +85,3 @@ def _record(
         "bad_input": bad,
         "replay": [{**check.record(), "command": f"rheo verify {path}"} for check, path in replays],
     }
-
-
-def _write(path: Path, record: dict[str, Any]) -> None:
-    partial = path.with_name(path.name + ".tmp")
-    partial.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    os.replace(partial, path)

@@ -1,0 +1,1 @@
+"""Real models and prompts: where they come from, and drafts made out of a target."""
