@@ -11,11 +11,22 @@ from torch.nn import functional
 # Above twice this many weights an inverse CDF first picks a block, then a weight inside it.
 _BLOCK = 256
 
+# What a residual keeps of p where p - q~ is not positive: far below any probability, far above float32's smallest.
+_TRACE = 2.0**-80
+
+# 1 - 2^-53 would not do: times a total it may round up to the total.
+_BELOW_ONE = 1 - 2.0**-52
+
 
 @lru_cache(maxsize=256)
 def counting(n: int, device: torch.device) -> Tensor:
     """0, 1, ..., n - 1 as int64, made once per device. Shared: do not write into it."""
     return torch.arange(n, device=device)
+
+
+def unusable(largest: Tensor) -> Tensor:
+    """Where the greatest of some logits is NaN, +inf or -inf: they hold NaN or +inf, or nothing but -inf."""
+    return (largest - largest) != 0  # NaN for all three; cheaper than isfinite
 
 
 def in_rows(values: Tensor, size: int) -> Tensor:
@@ -38,43 +49,34 @@ def temper(logits: Tensor, candidate: Tensor, temperature: float) -> Tensor:
 
 
 def residual(p: Tensor, tokens: Tensor, law: Tensor) -> Tensor:
-    """max(0, p - q~), not normalised, in a new tensor; p itself in rows where rounding leaves nothing.
+    """max(0, p - q~), not normalised, in a new tensor; proportional to p in rows where nothing else is left.
 
-    p: [N, V]. tokens: int64 [N, S], distinct in a row, and law: float64 [N, S], q~ at those tokens.
+    p: [N, V]. tokens: int64 [N, S], distinct in a row, and law: [N, S] in p's dtype, q~ at those tokens.
+    The clamp is not at 0 but at a share of p that no rounding can see: it decides only where all else is 0.
     """
     inside = p.gather(-1, tokens)
-    rest = (inside.double() - law).clamp(min=0.0).to(p.dtype)
-    reduced = p.scatter(-1, tokens, rest)
-    left = reduced.amax(-1, keepdim=True) > 0
-    return reduced.scatter_(-1, tokens, torch.where(left, rest, inside))
+    return p.scatter(-1, tokens, torch.maximum(inside - law, inside * _TRACE))
 
 
 def inverse_cdf(weights: Tensor, uniform: Tensor) -> Tensor:
-    """The first index whose cumulative weight exceeds uniform x total. weights: [..., n] >= 0, not all zero in a row.
+    """The first index whose cumulative weight exceeds uniform x total. weights: [..., n] >= 0.
 
-    uniform: float64 [...] in [0, 1). Returns int64 [...]. Sums are float64: cumulating 10^5 float32 terms drifts.
+    uniform: float64 [...] in [0, 1). Returns int64 [...]; n in a row of zeros. Sums are float64: cumulating 10^5 float32 terms drifts.
     An index of weight zero is never returned, also when rounding lifts uniform x total up to the total.
     """
+    goal = uniform.clamp(max=_BELOW_ONE).unsqueeze(-1)  # below the total, so that some index passes it
     if weights.shape[-1] <= 2 * _BLOCK:
         cumulative = weights.cumsum(-1, dtype=torch.float64)
-        return _first_above(cumulative, uniform.unsqueeze(-1) * cumulative[..., -1:]).squeeze(-1)
+        return torch.searchsorted(cumulative, goal * cumulative[..., -1:], right=True).squeeze(-1)
     short = -weights.shape[-1] % _BLOCK
     blocks = in_rows(functional.pad(weights, (0, short)) if short else weights, _BLOCK)
     sums = blocks.sum(-1, dtype=torch.float64)
     cumulative = sums.cumsum(-1)
-    goal = uniform.unsqueeze(-1) * cumulative[..., -1:]
-    block = _first_above(cumulative, goal)
+    goal = goal * cumulative[..., -1:]
+    block = torch.searchsorted(cumulative, goal, right=True)
     before = cumulative.gather(-1, block) - sums.gather(-1, block)
     inside = blocks.gather(-2, block.unsqueeze(-1).expand(*block.shape, _BLOCK)).squeeze(-2)
-    within = _first_above(inside.cumsum(-1, dtype=torch.float64), (goal - before).clamp(min=0.0))
-    return (block * _BLOCK + within).squeeze(-1)
-
-
-def _first_above(cumulative: Tensor, goal: Tensor) -> Tensor:
-    """First index [..., 1] with cumulative [..., n] > goal [..., 1] >= 0; the last that adds mass if there is none.
-
-    Lowering the goal below the total is what finds that last one.
-    """
-    total = cumulative[..., -1:]
-    below = torch.minimum(goal, torch.nextafter(total, torch.zeros_like(total)))
-    return torch.searchsorted(cumulative, below, right=True).clamp(max=cumulative.shape[-1] - 1)
+    within = inside.cumsum(-1, dtype=torch.float64)
+    # The block's own sum may be rounded otherwise than its cumulative one: stay inside it at both ends.
+    rest = torch.minimum((goal - before).clamp(min=0.0), within[..., -1:] * _BELOW_ONE)
+    return (block * _BLOCK + torch.searchsorted(within, rest, right=True)).squeeze(-1)

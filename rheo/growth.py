@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rheo.config import Config
-from rheo.distributions import counting
+from rheo.distributions import counting, unusable
 from rheo.growths import Growth
 from rheo.order import dense_ranks, ranking_keys
 from rheo.slots import fill
@@ -22,15 +22,14 @@ Drafter = Callable[[Frontier], Tensor]  # -> draft logits [N, b, V], untempered
 
 @dataclass(frozen=True)
 class _Layer:
-    """What one depth adds to the pool of candidates. n = b w children; pool indices count the root as 0.
+    """What one depth adds to the pool of candidates: b parents with w children each. Pool indices count the root as 0.
 
-    keys, tokens, parents (pool index): int64 [N, n]; scores: float64 [N, n].
-    expanded: int64 [N, b], pool indices of the parents. support, tail_law: [N, b, ...]. largest, occupied: [N, b].
+    keys, tokens: int64 [N, b w]; scores: float64 [N, b w]. expanded: int64 [N, b], pool indices of the parents.
+    support, tail_law: [N, b, ...]. largest, occupied: [N, b].
     """
 
     keys: Tensor
     tokens: Tensor
-    parents: Tensor
     scores: Tensor
     expanded: Tensor
     support: Tensor
@@ -47,74 +46,78 @@ def grow(drafter: Drafter, probe: Tensor, config: Config, growth: Growth) -> Tre
     """
     n, device = probe.shape[0], probe.device
     root = torch.zeros(n, 1, dtype=torch.int64, device=device)
-    frontier = Frontier(0, root, root, root[:, :, None][..., :0], root == 0)
+    frontier = Frontier(0, root, root, root == 0, None)
     scores = torch.ones(n, 1, dtype=torch.float64, device=device)
     ranks = index = root  # among the frontier by slot path; in the pool
     layers: list[_Layer] = []
-    size, offset = 1, 0
+    size = 1
     for depth in range(config.depth):
         draft = truncate(drafter(frontier), config.support)
         plan = growth(draft, config)
-        b = frontier.tokens.shape[1]
-        slots = fill(draft, plan, probe[:, offset : offset + b])
+        first = config.expansion(depth, 0)
+        slots = fill(draft, plan, probe[:, first : first + frontier.tokens.shape[1]])
         width = slots.tokens.shape[-1]
         child_scores = (scores.unsqueeze(-1) * slots.scores).flatten(1)
         lexical = torch.add(counting(width, device), ranks.unsqueeze(-1), alpha=width).flatten(1)
         occupied = (slots.occupied & frontier.occupied.unsqueeze(-1)).flatten(1)
         keys = ranking_keys(child_scores, lexical + size, occupied)
         tokens = slots.tokens.flatten(1)
-        parents = index.unsqueeze(-1).expand(-1, -1, width).flatten(1)
         carried = (draft.tokens, plan.tail_law, draft.largest, frontier.occupied)
-        layers.append(_Layer(keys, tokens, parents, child_scores, index, *carried))
+        layers.append(_Layer(keys, tokens, child_scores, index, *carried))
         if depth + 1 < config.depth:
             best, chosen = keys.topk(min(config.beam, keys.shape[1]))
-            origin = chosen // width
-            paths = frontier.paths.gather(1, origin.unsqueeze(-1).expand(-1, -1, depth))
-            token = tokens.gather(1, chosen)
-            frontier = Frontier(depth + 1, token, origin, torch.cat([paths, token.unsqueeze(-1)], -1), best >= 0)
+            frontier = Frontier(depth + 1, tokens.gather(1, chosen), chosen // width, best >= 0, frontier)
             scores = child_scores.gather(1, chosen)
             ranks = dense_ranks(lexical.gather(1, chosen))
             index = chosen + size
-            offset = config.expansion(depth + 1, 0)
         size += keys.shape[1]
     return _rerank(layers, config, plan.anchors)
 
 
 def _rerank(layers: list[_Layer], config: Config, anchors: int) -> Tree:
     """The R best of all candidates, parents before children."""
-    keys = torch.cat([layer.keys for layer in layers], 1)
+
+    def joined(field: str) -> Tensor:
+        return torch.cat([getattr(layer, field) for layer in layers], 1)
+
+    keys = joined("keys")
     n, pool = keys.shape
     best, kept = keys.topk(min(config.budget, pool))
+    pattern = _pool_pattern(tuple((x.keys.shape[1], x.expanded.shape[1]) for x in layers), kept.device)
+    parent, slot, depth = pattern.index_select(1, kept.flatten()).view(3, *kept.shape)
     rows = kept.new_zeros(n, pool + 1).scatter_(1, kept + 1, (counting(kept.shape[1], kept.device) + 1).expand_as(kept))
-    parent = torch.cat([layer.parents for layer in layers], 1).gather(1, kept)
-    expanded = torch.cat([layer.expanded for layer in layers], 1)
+    expanded = joined("expanded")
     expansion = torch.full_like(rows, -1).scatter_(
         1, expanded, counting(expanded.shape[1], kept.device).expand_as(expanded)
     )
-    slot, depth = _slots_and_depths(tuple((x.keys.shape[1], x.expanded.shape[1]) for x in layers), kept.device)
-    largest = torch.cat([layer.largest for layer in layers], 1)
-    occupied = torch.cat([layer.occupied for layer in layers], 1)
+    occupied = best >= 0
     return Tree(
-        tokens=torch.cat([layer.tokens for layer in layers], 1).gather(1, kept),
-        depths=depth[kept],
-        slots=slot[kept],
-        parents=torch.where(best >= 0, rows.gather(1, parent), 0),  # a row's parent comes before it, in padding too
-        occupied=best >= 0,
-        scores=torch.cat([layer.scores for layer in layers], 1).gather(1, kept),
+        tokens=joined("tokens").gather(1, kept),
+        depths=depth,
+        slots=slot,
+        # A row's parent comes before it, in padding too.
+        parents=rows.gather(1, expanded.gather(1, parent)) * occupied,
+        occupied=occupied,
+        scores=joined("scores").gather(1, kept),
         expansion=torch.cat([expansion[:, :1], expansion.gather(1, kept + 1)], 1),
         anchors=anchors,
-        support=torch.cat([layer.support for layer in layers], 1),
-        tail_law=torch.cat([layer.tail_law for layer in layers], 1),
-        fault=~torch.isfinite(largest) & occupied,
+        support=joined("support"),
+        tail_law=joined("tail_law"),
+        fault=unusable(joined("largest")) & joined("occupied"),
     )
 
 
 @lru_cache(maxsize=64)
-def _slots_and_depths(layers: tuple[tuple[int, int], ...], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Slot position and depth int64 [pool] of every candidate, for layers of (children, parents)."""
-    slots = [torch.arange(children, device=device) % (children // parents) for children, parents in layers]
-    depths = [torch.full((children,), depth, device=device) for depth, (children, _) in enumerate(layers, 1)]
-    return torch.cat(slots), torch.cat(depths)
+def _pool_pattern(layers: tuple[tuple[int, int], ...], device: torch.device) -> Tensor:
+    """int64 [3, pool]: parent (counted through all expansions), slot position and depth of every candidate, for
+    layers of (children, parents)."""
+    columns = []
+    before = 0
+    for depth, (children, parents) in enumerate(layers, start=1):
+        child, width = torch.arange(children, device=device), children // parents
+        columns.append(torch.stack([child // width + before, child % width, torch.full_like(child, depth)]))
+        before += parents
+    return torch.cat(columns, 1)
 
 
 def check_drafts(tree: Tree) -> None:

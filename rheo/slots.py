@@ -42,7 +42,8 @@ def draw_probe(draft: Draft, plan: SlotPlan, uniform: Tensor) -> Tensor:
     """Support position int64 [N, b, 1] of each probe, by inverse CDF of q~ in ascending token id; uniform [N, b]."""
     ascending = draft.tokens[..., plan.anchors :].argsort(-1)
     drawn = inverse_cdf(plan.tail_law.gather(-1, ascending), uniform)
-    return ascending.gather(-1, drawn.unsqueeze(-1)) + plan.anchors
+    inside = drawn.clamp(max=ascending.shape[-1] - 1)  # without a tail any position will do: it is not occupied
+    return ascending.gather(-1, inside.unsqueeze(-1)) + plan.anchors
 
 
 def fill(draft: Draft, plan: SlotPlan, uniform: Tensor) -> Slots:
@@ -55,10 +56,11 @@ def fill(draft: Draft, plan: SlotPlan, uniform: Tensor) -> Slots:
     if plan.tail_law.shape[-1] == 0:
         return Slots(draft.tokens[..., :width], plan.scores[..., :width], occupied)
     probe = draw_probe(draft, plan, uniform)
-    # A slot holds the token of its own support position, except the probe's; behind that, every filler that
-    # comes before the probe's token has moved one slot back.
+    # A slot holds the token of its own support position, except the probe's; behind that, every filler that comes
+    # before the probe's token has moved one slot back.
     slot = counting(width, probe.device)
-    index = torch.where(slot == plan.anchors, probe, slot - ((slot > plan.anchors) & (slot <= probe)).long())
+    index = torch.where(slot > probe, slot, slot - (slot > plan.anchors).long())
+    index[..., plan.anchors] = probe.squeeze(-1)
     scores = plan.scores.gather(-1, index)
     scores[..., plan.anchors] = plan.proxy
     return Slots(draft.tokens.gather(-1, index), scores, occupied)

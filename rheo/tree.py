@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 ANCHOR, PROBE, FILLER = 0, 1, 2
@@ -14,15 +15,24 @@ class Frontier:
     """The nodes that are expanded next: N requests x b nodes, best first; what a drafter is called with.
 
     depth: theirs, 0 for the root alone. tokens: int64 [N, b] (at the root: 0, meaningless).
-    parents: int64 [N, b], positions in the previous frontier. paths: int64 [N, b, depth], tokens since the root.
+    parents: int64 [N, b], positions in the previous frontier; previous: that frontier, None at the root.
     occupied: bool [N, b]; the rest is padding, for which the drafter may return anything.
     """
 
     depth: int
     tokens: Tensor
     parents: Tensor
-    paths: Tensor
     occupied: Tensor
+    previous: Frontier | None
+
+    @property
+    def paths(self) -> Tensor:
+        """int64 [N, b, depth]: the tokens from the root to each node."""
+        if self.previous is None:
+            return self.tokens.unsqueeze(-1)[..., :0]
+        above = self.previous.paths
+        index = self.parents.unsqueeze(-1).expand(-1, -1, above.shape[-1])
+        return torch.cat([above.gather(1, index), self.tokens.unsqueeze(-1)], -1)
 
 
 @dataclass(frozen=True)

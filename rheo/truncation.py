@@ -47,32 +47,38 @@ def truncate(logits: Tensor, support: int | None) -> Draft:
 
 
 def top(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Indices [..., count] of the largest values [..., n] by (value desc., index ascending), and the maximum [...].
+    """Indices [..., count] of the largest values [..., n], by (value desc., index ascending), and the maximum [...].
 
     Long rows go in two stages. The wanted values lie in the `count` best chunks, by (maximum descending, position
     ascending): each chunk before another holds a value that ranks before everything in the other.
     """
     n = values.shape[-1]
     if n <= 2 * count * _CHUNK:
-        return _first_in_order(values, count), values.amax(-1)
+        return _first_in_order(values, -counting(n, values.device), count), values.amax(-1)
     short = -n % _CHUNK
     chunks = in_rows(functional.pad(values, (0, short), value=-torch.inf) if short else values, _CHUNK)
     maxima = chunks.amax(-1)
-    best = _first_in_order(maxima, count).sort(-1).values
     rows = chunks.shape[-2]
-    start = counting(best[..., 0].numel(), values.device).unsqueeze(-1) * rows
-    picked = chunks.reshape(-1, _CHUNK).index_select(0, (best.flatten(0, -2) + start).flatten())
-    inside = _first_in_order(picked.view(*best.shape[:-1], count * _CHUNK), count)
-    return best.gather(-1, inside // _CHUNK) * _CHUNK + inside % _CHUNK, maxima.amax(-1)
+    best = _first_in_order(maxima, -counting(rows, values.device), count, sort=False)
+    # Rows of all leading dimensions numbered through, so that whole chunks are copied at once.
+    start = counting(best[..., 0].numel(), values.device).view(*best.shape[:-1], 1) * rows
+    picked = chunks.reshape(-1, _CHUNK).index_select(0, (best + start).flatten()).view(*best.shape, _CHUNK)
+    negated = torch.sub(-counting(_CHUNK, values.device), best.unsqueeze(-1), alpha=_CHUNK)
+    return _first_in_order(picked.flatten(-2), negated.flatten(-2), count), maxima.amax(-1)
 
 
-def _first_in_order(values: Tensor, count: int) -> Tensor:
-    """Indices [..., count] of the largest values [..., n] by (value descending, index ascending), for float32/64."""
+def _first_in_order(values: Tensor, negated: Tensor, count: int, sort: bool = True) -> Tensor:
+    """The indices [..., count] that come first by (value [..., n] descending, index ascending); float32 or float64.
+
+    negated: int64 [..., n], minus each value's index. sort=False leaves open in which order they are returned.
+    """
     if values.dtype == torch.float64:
-        return values.sort(dim=-1, descending=True, stable=True).indices[..., :count]
+        by_index = negated.expand(values.shape).argsort(dim=-1, descending=True)
+        order = values.gather(-1, by_index).sort(dim=-1, descending=True, stable=True).indices[..., :count]
+        return -negated.expand(values.shape).gather(-1, by_index.gather(-1, order))
     # A float32 and its index fit into one integer, whose order is total: no kernel's choice among ties matters.
-    n = values.shape[-1]
-    bits = (values + 0.0).view(torch.int32)  # + 0.0 makes -0.0 equal to 0.0
-    ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF)
-    keys = torch.add(~counting(n, values.device), ordered, alpha=1 << 32).topk(count).values
-    return ~keys & 0xFFFFFFFF
+    bits = values.view(torch.int32)
+    sign = bits >> 31
+    ordered = ((bits & 0x7FFFFFFF) ^ sign) - sign  # integers in the order of the floats, -0.0 and 0.0 the same
+    keys = torch.add(negated, ordered, alpha=1 << 32).topk(count, sorted=sort).values
+    return -keys & 0xFFFFFFFF

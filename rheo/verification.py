@@ -7,7 +7,7 @@ from dataclasses import fields
 import torch
 from torch import Tensor
 
-from rheo.distributions import counting, inverse_cdf
+from rheo.distributions import counting, inverse_cdf, unusable
 from rheo.growth import check_drafts
 from rheo.processors import Processor
 from rheo.rules import Rule
@@ -28,53 +28,59 @@ def verify(tree: Tree, target_logits: Tensor, uniforms: Uniforms, process: Proce
     -inf; nothing is emitted then. ValueError on a shape that does not fit the tree.
     """
     n, nodes = tree.tokens.shape
+    steps = uniforms.draw.shape[1]
     if target_logits.ndim != 3 or target_logits.shape[:2] != (n, nodes + 1):
         raise ValueError(f"target logits must be [{n}, {nodes + 1}, V], got {list(target_logits.shape)}")
-    everywhere = survivors(tree)
-    row = first = counting(n, tree.tokens.device) * (nodes + 1)  # rows of all requests, numbered through
-    alive = row >= 0
-    tokens, rows = [], []
-    steps = uniforms.draw.shape[1]
+    everywhere = survivors(tree, torch.float32 if target_logits.dtype in HALF else target_logits.dtype)
+    vocab = target_logits.shape[-1]
+    logits = target_logits.flatten(0, 1)
+    names = torch.where(tree.occupied, tree.parents * vocab + tree.tokens, -1)  # a child by its parent and token
+    row = torch.zeros(n, dtype=torch.int64, device=names.device)
+    first = counting(n, row.device) * (nodes + 1)  # rows of all requests are numbered through
+    tokens, found, rows = [], [], []
     for depth in range(steps):
-        logits = target_logits.flatten(0, 1).index_select(0, row)
-        weights = torch.softmax(process(logits.float() if logits.dtype in HALF else logits), -1)
+        here = first + row
+        chosen = logits.index_select(0, here)
+        weights = torch.softmax(process(chosen.float() if chosen.dtype in HALF else chosen), -1)
         if depth + 1 < steps:
-            weights = rule(weights, at(everywhere, row), uniforms.coin[:, depth])
+            weights = rule(weights, at(everywhere, here), uniforms.coin[:, depth])
         token = inverse_cdf(weights, uniforms.draw[:, depth])
-        tokens.append(torch.where(alive, token, -1))
-        child = (tree.parents == (row - first).unsqueeze(-1)) & (tree.tokens == token.unsqueeze(-1)) & tree.occupied
-        found, node = child.max(-1)
-        alive = alive & found
-        row = torch.where(alive, first + node + 1, row)
-        rows.append(torch.where(alive, node + 1, -1))
-    emitted = torch.stack(tokens, -1)
+        accepted, node = (names == torch.add(token, row, alpha=vocab).unsqueeze(-1)).max(-1)
+        row = torch.where(accepted, node + 1, row)
+        tokens.append(token)
+        found.append(accepted)
+        rows.append(row)
     check_drafts(tree)
     check_targets(tree, target_logits)
-    return Path(emitted, torch.stack(rows, -1), (emitted >= 0).sum(-1))
+    # Steps behind the first that accepted no child have gone on without effect.
+    drafted = torch.stack(found, -1).cumprod(-1).bool()
+    emitted = torch.cat([torch.ones_like(drafted[:, :1]), drafted[:, :-1]], -1)
+    return Path(
+        tokens=torch.where(emitted, torch.stack(tokens, -1), -1),
+        rows=torch.where(drafted, torch.stack(rows, -1), -1),
+        lengths=emitted.sum(-1),
+    )
 
 
-def survivors(tree: Tree) -> Children:
+def survivors(tree: Tree, dtype: torch.dtype) -> Children:
     """The surviving children of every row of every request, as a rule wants them: N is N (R + 1) here."""
     n, nodes = tree.tokens.shape
     device, m = tree.tokens.device, tree.anchors
-    # Dropped and probeless slots write behind the end, so that no surviving child is overwritten.
-    probe = torch.full((n, nodes + 2), -1, device=device)
-    probe.scatter_(1, torch.where(tree.occupied & (tree.kinds == PROBE), tree.parents, nodes + 1), tree.tokens)
-    alive = torch.zeros(n, (nodes + 1) * m + 1, dtype=torch.bool, device=device)
-    place = torch.where(tree.occupied & (tree.slots < m), tree.parents * m + tree.slots, (nodes + 1) * m)
-    alive.scatter_(1, place, True)
-    expanded = tree.support.shape[1]
+    rows, expanded = n * (nodes + 1), tree.support.shape[1]
     where = (tree.expansion.clamp(min=0) + counting(n, device).unsqueeze(-1) * expanded).flatten()
     support = tree.support.flatten(0, 1).index_select(0, where)
     law = tree.tail_law.flatten(0, 1).index_select(0, where)
-    probes = probe[:, : nodes + 1].reshape(-1, 1)
-    return Children(
-        anchors=support[:, :m],
-        alive=alive[:, :-1].reshape(n * (nodes + 1), m),
-        probe=probes,
-        tail=support[:, m:],
-        law=torch.where(probes >= 0, law, 0.0),
-    )
+    # Slots that do not survive, or are of another kind, write behind the end: no surviving child is overwritten.
+    alive = torch.zeros(n, (nodes + 1) * m + 1, dtype=torch.bool, device=device)
+    place = torch.where(tree.occupied & (tree.slots < m), tree.parents * m + tree.slots, (nodes + 1) * m)
+    alive = alive.scatter_(1, place, True)[:, :-1].reshape(rows, m)
+    probe = torch.full((n, nodes + 2), -1, device=device)
+    probe.scatter_(1, torch.where(tree.occupied & (tree.kinds == PROBE), tree.parents, nodes + 1), tree.tokens)
+    probe = probe[:, :-1].reshape(rows, 1)
+    tail = support[:, m : m + law.shape[1]]
+    law = torch.where(probe >= 0, law, 0.0)
+    drawn = torch.where(tail == probe, law, 0.0).sum(-1, keepdim=True)
+    return Children(support[:, :m], alive, probe.clamp(min=0), drawn, tail, law.to(dtype))
 
 
 def at(children: Children, row: Tensor) -> Children:
@@ -85,7 +91,7 @@ def at(children: Children, row: Tensor) -> Children:
 def check_targets(tree: Tree, target_logits: Tensor) -> None:
     """ValueError naming the request and row whose target logits hold NaN or +inf, or are all -inf."""
     used = torch.cat([torch.ones_like(tree.occupied[:, :1]), tree.occupied], 1)
-    fault = ~torch.isfinite(target_logits.amax(-1)) & used
+    fault = unusable(target_logits.amax(-1)) & used
     if bool(fault.any()):
         request, row = fault.nonzero()[0].tolist()
         raise ValueError(f"target logits of request {request}, row {row}: NaN, +inf or all -inf")

@@ -1,8 +1,8 @@
 """How much acceptance is possible: optimal transport at one node, and methods compared over whole trees.
 
-Whatever a rule does, a lossless one emits a token of law p beside a random set of candidates, and accepts when the
-token is in the set. So its acceptance is at most the largest P(token in set) over all couplings of the two: a
-maximum flow. Everything here is exact in Fractions.
+A lossless rule, however it works, emits a token of law p beside a random set of candidates, and accepts when
+the token is in the set. So its acceptance is at most the largest P(token in set) over all couplings of the
+two: a maximum flow. Everything here is exact in Fractions.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def node_trees(plan: SlotPlan, fillers: Sequence[int] | None = None) -> list[tup
 
 
 def root_acceptance(p: Array, trees: WeightedTrees, rule: Rule) -> Number:
-    """Probability that the rule accepts a child of the root, p [vocab] being the target's distribution there."""
+    """Probability that the rule accepts a child of the root, where the target's distribution is p [vocab]."""
     total: Number = 0
     for mass, tree in trees:
         law = step_law(p, survivors(tree, (), len(p)), rule, depth=0)
@@ -76,18 +76,20 @@ def node_acceptance(
 def bound(p: Array, plan: SlotPlan) -> Number:
     """The best acceptance of any lossless rule at a node whose slots all survive, in closed form; p [vocab].
 
-    Anchors and the L leading tail tokens are candidates whatever the probe is: all their mass can be accepted. Any
-    other tail token comes only with its own probe; but the next one, y_{L+1}, also takes the place of a filler
-    that the probe has used up, so it comes with each of the first L + 1 probes. No tail: the anchors alone.
+    Anchors and the L leading tail tokens are candidates whatever the probe is: all their mass can be
+    accepted. Any other tail token comes only with its own probe; but the next one, y_{L+1}, also takes the
+    place of a filler that became the probe, so it comes with each of the first L + 1 probes.
+    Without a tail the anchors are left; with at most L + 1 tail tokens the whole support is always proposed.
     """
-    anchors = p[plan.anchors].sum()
+    anchors: Number = p[plan.anchors].sum()
     if plan.proxy is None:
         return anchors
     fillers = plan.slots - len(plan.anchors) - 1
     tail = p[plan.tail]
     offered = plan.tail_law[fillers:].copy()
     offered[:1] = plan.tail_law[: fillers + 1].sum()
-    return anchors + tail[:fillers].sum() + np.minimum(tail[fillers:], offered).sum()
+    beside: Number = tail[:fillers].sum() + np.minimum(tail[fillers:], offered).sum()
+    return anchors + beside
 
 
 def candidate_sets(trees: WeightedTrees) -> CandidateSets:
@@ -102,19 +104,20 @@ def candidate_sets(trees: WeightedTrees) -> CandidateSets:
 def min_cut(p: Array, sets: CandidateSets) -> Fraction:
     """The largest P(token in set) over all couplings of a token of law p [vocab] with a set of the given law.
 
-    By maximum flow from sets to their tokens. Capacities are scaled to integers, so the solver rounds nothing.
+    The maximum flow from sets to their tokens. Capacities are scaled to integers: the solver rounds nothing.
+    Fractions only: floats are taken at face value, and their denominators make the integers huge.
     """
     supply = {tokens: Fraction(mass) for tokens, mass in sets.items()}
     demand = [Fraction(mass) for mass in p]
     scale = lcm(*(mass.denominator for mass in (*supply.values(), *demand)))
-    network = nx.DiGraph()
+    network: nx.DiGraph[object] = nx.DiGraph()
     network.add_nodes_from(("source", "sink"))
     for tokens, mass in supply.items():
         network.add_edge("source", tokens, capacity=int(mass * scale))
         network.add_edges_from((tokens, token) for token in tokens)  # no capacity given: unlimited
     for token, mass in enumerate(demand):
         network.add_edge(token, "sink", capacity=int(mass * scale))
-    return Fraction(nx.maximum_flow_value(network, "source", "sink"), scale)
+    return Fraction(int(nx.maximum_flow_value(network, "source", "sink")), scale)
 
 
 @dataclass(frozen=True)
@@ -155,10 +158,12 @@ def tally(leads: Iterable[tuple[str, Number]]) -> Tally:
 def compare(cases: Iterable[Case], first: Method, second: Method) -> Tally:
     """Expected accepted drafts of one round, first method against second, over whole trees and exactly.
 
-    ValueError where a case's temperature makes its law irrational.
+    ValueError naming a case whose temperature makes its law irrational.
     """
 
     def lead(case: Case) -> Number:
+        if not case.rational:
+            raise ValueError(f"{case.name}: temperature {case.config.temperature} is irrational")
         return exact_law(case, first)[0].accepted - exact_law(case, second)[0].accepted
 
     return tally((case.name, lead(case)) for case in cases)

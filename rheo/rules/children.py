@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 
@@ -13,13 +12,14 @@ class Children:
     """Surviving children of one node in each of N requests.
 
     anchors: int64 [N, m], the tokens of its anchor slots, and alive: bool [N, m], which of them survived.
-    probe: int64 [N, 1], the probe's token, or -1 without a surviving probe.
-    tail: int64 [N, n], the other support tokens, and law: float64 [N, n], q~ of them; zeros without a probe.
+    probe: int64 [N, 1], the probe's token, and drawn: float64 [N, 1], q~ of it; 0 and 0 without a surviving probe.
+    tail: int64 [N, n], the other support tokens, and law: [N, n] in p's dtype, q~ of them; zeros without a probe.
     """
 
     anchors: Tensor
     alive: Tensor
     probe: Tensor
+    drawn: Tensor
     tail: Tensor
     law: Tensor
 
@@ -29,7 +29,5 @@ def accepts(p: Tensor, children: Children, coin: Tensor, scale: Tensor | float =
 
     Strictly less: with <= a coin of 0 would accept a token that p rules out.
     """
-    drawn = children.tail == children.probe
-    law = torch.where(drawn, children.law, 0.0).sum(-1, keepdim=True)
-    mass = torch.where(drawn, p.gather(-1, children.tail), 0.0).sum(-1, keepdim=True, dtype=torch.float64)
-    return coin.unsqueeze(-1) < scale * mass / law  # 0 / 0 is NaN, which nothing is less than
+    ratio = scale * p.gather(-1, children.probe) / children.drawn
+    return (coin.unsqueeze(-1) < ratio) & (children.drawn > 0)

@@ -12,4 +12,4 @@ def single_draw(p: Tensor, children: Children, coin: Tensor) -> Tensor:
     """All mass on the probe if its coin accepts it, otherwise the residual. p: [N, V]; coin: float64 [N]."""
     accepted = accepts(p, children, coin)
     rest = residual(p, children.tail, children.law).mul_(~accepted)
-    return rest.scatter_add_(-1, children.probe.clamp(min=0), accepted.to(p.dtype))
+    return rest.scatter_add_(-1, children.probe, accepted.to(p.dtype))

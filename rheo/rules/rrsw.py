@@ -20,8 +20,8 @@ def single_draw(p: Tensor, children: Children, coin: Tensor) -> Tensor:
     mass = beside.sum(-1, keepdim=True, dtype=torch.float64)
     accepted = accepts(beside, children, coin, 1 / mass)
     # Scaling the law instead of the target leaves the residual in units of p: it sums to `left`, not to `mass`.
-    rest = residual(beside, children.tail, mass * children.law)
+    rest = residual(beside, children.tail, (mass * children.law).to(p.dtype))
     left = rest.sum(-1, keepdim=True, dtype=torch.float64)
-    rest = rest.mul_(~accepted).scatter_add_(-1, children.probe.clamp(min=0), accepted * mass.to(p.dtype))
+    rest = rest.mul_(~accepted).scatter_add_(-1, children.probe, accepted * mass.to(p.dtype))
     share = torch.where(accepted | (mass <= 0), 1.0, left / mass)
     return rest.scatter_add_(-1, children.anchors, (share * on_anchors).to(p.dtype))
