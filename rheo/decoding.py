@@ -43,6 +43,7 @@ class Sampler:
     process: Processor | None = None
 
 
+@torch.inference_mode()
 def play_round(sampler: Sampler, pair: Pair, uniforms: Uniforms) -> tuple[Tree, Path]:
     """One round for N requests: 1 to depth + 1 tokens each. Raises ValueError as `verify` does."""
     tree = grow(pair.draft, uniforms.probe, sampler.config, sampler.method.growth)
@@ -60,6 +61,7 @@ class Decoded:
     rounds: Tensor
 
 
+@torch.inference_mode()
 def decode(
     sampler: Sampler,
     models: Models,

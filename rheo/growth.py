@@ -38,10 +38,11 @@ class _Layer:
     occupied: Tensor
 
 
+@torch.inference_mode()
 def grow(drafter: Drafter, probe: Tensor, config: Config, growth: Growth) -> Tree:
     """The draft trees of one round for N requests; probe: float64 [N, E], the uniforms of Uniforms.probe.
 
-    The drafter is called once a depth, for at most `beam` nodes a request. Nothing here waits for the device:
+    The drafter is called once a depth, for at most `beam` nodes a request, in inference mode as all of this. Nothing here waits for the device:
     unusable logits are marked in the tree's `fault`, which `verification.verify` and `check_drafts` turn into an error.
     """
     n, device = probe.shape[0], probe.device

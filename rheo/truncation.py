@@ -52,33 +52,38 @@ def top(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     Long rows go in two stages. The wanted values lie in the `count` best chunks, by (maximum descending, position
     ascending): each chunk before another holds a value that ranks before everything in the other.
     """
-    n = values.shape[-1]
+    n, device = values.shape[-1], values.device
+    if values.dtype == torch.float64:  # for proofs, not for speed
+        return values.sort(dim=-1, descending=True, stable=True).indices[..., :count], values.amax(-1)
     if n <= 2 * count * _CHUNK:
-        return _first_in_order(values, -counting(n, values.device), count), values.amax(-1)
+        return _indices(_keys(values, -counting(n, device)).topk(count).values), values.amax(-1)
     short = -n % _CHUNK
     chunks = in_rows(functional.pad(values, (0, short), value=-torch.inf) if short else values, _CHUNK)
     maxima = chunks.amax(-1)
     rows = chunks.shape[-2]
-    best = _first_in_order(maxima, -counting(rows, values.device), count, sort=False)
+    keys = _keys(maxima, -counting(rows, device)).topk(count, sorted=False).values
+    best = _indices(keys)
     # Rows of all leading dimensions numbered through, so that whole chunks are copied at once.
-    start = counting(best[..., 0].numel(), values.device).view(*best.shape[:-1], 1) * rows
+    start = counting(best[..., 0].numel(), device).view(*best.shape[:-1], 1) * rows
     picked = chunks.reshape(-1, _CHUNK).index_select(0, (best + start).flatten()).view(*best.shape, _CHUNK)
-    negated = torch.sub(-counting(_CHUNK, values.device), best.unsqueeze(-1), alpha=_CHUNK)
-    return _first_in_order(picked.flatten(-2), negated.flatten(-2), count), maxima.amax(-1)
+    negated = torch.sub(-counting(_CHUNK, device), best.unsqueeze(-1), alpha=_CHUNK)
+    # Nothing below the worst chunk's maximum is wanted. Selection is faster where all of that is equal.
+    least = ((keys.amin(-1, keepdim=True) - 1) >> 32) << 32
+    inside = _keys(picked, negated).flatten(-2).clamp_(min=least)
+    return _indices(inside.topk(count).values), maxima.amax(-1)
 
 
-def _first_in_order(values: Tensor, negated: Tensor, count: int, sort: bool = True) -> Tensor:
-    """The indices [..., count] that come first by (value [..., n] descending, index ascending); float32 or float64.
+def _keys(values: Tensor, negated: Tensor) -> Tensor:
+    """One int64 per float32 value and its negated index, whose order is (value descending, index ascending).
 
-    negated: int64 [..., n], minus each value's index. sort=False leaves open in which order they are returned.
+    The order is total, so that no kernel's choice among ties matters.
     """
-    if values.dtype == torch.float64:
-        by_index = negated.expand(values.shape).argsort(dim=-1, descending=True)
-        order = values.gather(-1, by_index).sort(dim=-1, descending=True, stable=True).indices[..., :count]
-        return -negated.expand(values.shape).gather(-1, by_index.gather(-1, order))
-    # A float32 and its index fit into one integer, whose order is total: no kernel's choice among ties matters.
     bits = values.view(torch.int32)
     sign = bits >> 31
     ordered = ((bits & 0x7FFFFFFF) ^ sign) - sign  # integers in the order of the floats, -0.0 and 0.0 the same
-    keys = torch.add(negated, ordered, alpha=1 << 32).topk(count, sorted=sort).values
+    return torch.add(negated, ordered, alpha=1 << 32)
+
+
+def _indices(keys: Tensor) -> Tensor:
+    """The indices that went into keys."""
     return -keys & 0xFFFFFFFF

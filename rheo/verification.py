@@ -6,6 +6,7 @@ from dataclasses import fields
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from rheo.distributions import counting, inverse_cdf, unusable
 from rheo.growth import check_drafts
@@ -17,12 +18,13 @@ from rheo.truncation import HALF
 from rheo.uniforms import Uniforms
 
 
+@torch.inference_mode()
 def verify(tree: Tree, target_logits: Tensor, uniforms: Uniforms, process: Processor, rule: Rule) -> Path:
     """Walk down the trees while children are accepted; emit one token more, which no child proposed.
 
     target_logits: [N, R + 1, V], any float dtype, raw; row 0 follows the root, row i + 1 follows node i.
     process: turns raw logits into those of p, temperature included. The walk has D + 1 steps for every request,
-    with finished ones masked, so nothing waits for the device until the result is handed over.
+    with finished ones masked, so nothing waits for an accelerator until the result is handed over.
 
     Raises ValueError naming the first row, of the draft's or the target's logits, that holds NaN or +inf or is all
     -inf; nothing is emitted then. ValueError on a shape that does not fit the tree.
@@ -37,7 +39,8 @@ def verify(tree: Tree, target_logits: Tensor, uniforms: Uniforms, process: Proce
     names = torch.where(tree.occupied, tree.parents * vocab + tree.tokens, -1)  # a child by its parent and token
     row = torch.zeros(n, dtype=torch.int64, device=names.device)
     first = counting(n, row.device) * (nodes + 1)  # rows of all requests are numbered through
-    tokens, found, rows = [], [], []
+    going = row == 0
+    tokens, rows = [], []
     for depth in range(steps):
         here = first + row
         chosen = logits.index_select(0, here)
@@ -45,21 +48,22 @@ def verify(tree: Tree, target_logits: Tensor, uniforms: Uniforms, process: Proce
         if depth + 1 < steps:
             weights = rule(weights, at(everywhere, here), uniforms.coin[:, depth])
         token = inverse_cdf(weights, uniforms.draw[:, depth])
+        tokens.append(torch.where(going, token, -1))
         accepted, node = (names == torch.add(token, row, alpha=vocab).unsqueeze(-1)).max(-1)
-        row = torch.where(accepted, node + 1, row)
-        tokens.append(token)
-        found.append(accepted)
-        rows.append(row)
+        going = going & accepted
+        row = torch.where(going, node + 1, row)
+        rows.append(torch.where(going, row, -1))
+        if all_stopped(going):
+            break
     check_drafts(tree)
     check_targets(tree, target_logits)
-    # Steps behind the first that accepted no child have gone on without effect.
-    drafted = torch.stack(found, -1).cumprod(-1).bool()
-    emitted = torch.cat([torch.ones_like(drafted[:, :1]), drafted[:, :-1]], -1)
-    return Path(
-        tokens=torch.where(emitted, torch.stack(tokens, -1), -1),
-        rows=torch.where(drafted, torch.stack(rows, -1), -1),
-        lengths=emitted.sum(-1),
-    )
+    emitted, drafted = (pad(torch.stack(found, -1), (0, steps - len(found)), value=-1) for found in (tokens, rows))
+    return Path(emitted, drafted, (emitted >= 0).sum(-1))
+
+
+def all_stopped(going: Tensor) -> bool:
+    """Whether no request goes on, where the answer is at hand; False where it would have to be waited for."""
+    return going.device.type == "cpu" and not bool(going.any())
 
 
 def survivors(tree: Tree, dtype: torch.dtype) -> Children:

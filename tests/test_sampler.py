@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from rheo import verification
 from rheo.config import Config
 from rheo.decoding import Sampler, decode, play_round
 from rheo.growth import check_drafts, grow
@@ -251,21 +253,42 @@ def test_a_rejection_whose_residual_rounds_to_nothing_falls_back_to_the_target()
         assert ((path.tokens[0, : path.lengths[0]] >= 0) & (path.tokens[0, : path.lengths[0]] < 3)).all()
 
 
-def test_nothing_on_the_way_reads_a_tensor_back_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until the final check of the inputs: every read-back goes through one of these."""
-    pair, uniforms = logits_for([1, 2]), draw_uniforms(CONFIG, [1, 2])
+def read_backs(monkeypatch: pytest.MonkeyPatch, run: Callable[[], object]) -> list[str]:
+    """Names of the methods by which a run read tensors back to the host."""
     reads: list[str] = []
-    for name in ("item", "tolist", "__bool__", "__int__", "__float__", "nonzero", "cpu", "numpy"):
-        original = getattr(Tensor, name)
+    with monkeypatch.context() as patch:
+        for name in ("item", "tolist", "__bool__", "__int__", "__float__", "nonzero", "cpu", "numpy"):
+            original = getattr(Tensor, name)
 
-        def spy(self: Tensor, *args: object, name: str = name, original: object = original) -> object:
-            reads.append(name)
-            return original(self, *args)  # type: ignore[operator]
+            def spy(self: Tensor, *args: object, name: str = name, original: object = original) -> object:
+                reads.append(name)
+                return original(self, *args)  # type: ignore[operator]
 
-        monkeypatch.setattr(Tensor, name, spy)
-    play_round(sampler(), pair, uniforms)
-    monkeypatch.undo()
-    assert reads == ["__bool__", "__bool__"]  # the two checks at the end
+            patch.setattr(Tensor, name, spy)
+        run()
+    return reads
+
+
+def test_on_an_accelerator_nothing_is_read_back_before_the_checks_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair, uniforms = logits_for([1, 2]), draw_uniforms(CONFIG, [1, 2])
+    monkeypatch.setattr(verification, "all_stopped", lambda _: False)  # what it answers there
+    for method in METHODS:
+        reads = read_backs(monkeypatch, lambda method=method: play_round(sampler(method), pair, uniforms))  # type: ignore[misc]
+        assert reads == ["__bool__", "__bool__"]  # the two checks
+
+
+def test_stopping_early_where_that_is_free_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds = list(range(40))
+    pair, uniforms = logits_for(seeds), draw_uniforms(CONFIG, seeds)
+    early = play_round(sampler(), pair, uniforms)[1]
+    monkeypatch.setattr(verification, "all_stopped", lambda _: False)
+    late = play_round(sampler(), pair, uniforms)[1]
+    assert torch.equal(early.tokens, late.tokens)
+    assert torch.equal(early.rows, late.rows)
+    assert torch.equal(early.lengths, late.lengths)
+    for seed in seeds[:5]:  # alone, the walk stops after a step or two
+        alone = play_round(sampler(), logits_for([seed]), draw_uniforms(CONFIG, [seed]))[1]
+        assert torch.equal(alone.tokens[0], late.tokens[seed])
 
 
 def test_check_drafts_says_nothing_about_a_good_tree() -> None:
