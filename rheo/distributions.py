@@ -61,10 +61,11 @@ def residual(p: Tensor, tokens: Tensor, law: Tensor) -> Tensor:
 def inverse_cdf(weights: Tensor, uniform: Tensor) -> Tensor:
     """The first index whose cumulative weight exceeds uniform x total. weights: [..., n] >= 0.
 
-    uniform: float64 [...] in [0, 1). Returns int64 [...]; n in a row of zeros. Sums are float64: cumulating 10^5 float32 terms drifts.
-    An index of weight zero is never returned, also when rounding lifts uniform x total up to the total.
+    uniform: float64 [...] in [0, 1). Returns int64 [...]; n in a row of zeros. An index of weight zero is never
+    returned, also when rounding lifts uniform x total up to the total. Sums are float64: cumulating 10^5 float32
+    terms drifts.
     """
-    goal = uniform.clamp(max=_BELOW_ONE).unsqueeze(-1)  # below the total, so that some index passes it
+    goal = uniform.clamp(max=_BELOW_ONE).unsqueeze(-1)  # a share below 1, so that some index passes it
     if weights.shape[-1] <= 2 * _BLOCK:
         cumulative = weights.cumsum(-1, dtype=torch.float64)
         return torch.searchsorted(cumulative, goal * cumulative[..., -1:], right=True).squeeze(-1)

@@ -42,8 +42,9 @@ class _Layer:
 def grow(drafter: Drafter, probe: Tensor, config: Config, growth: Growth) -> Tree:
     """The draft trees of one round for N requests; probe: float64 [N, E], the uniforms of Uniforms.probe.
 
-    The drafter is called once a depth, for at most `beam` nodes a request, in inference mode as all of this. Nothing here waits for the device:
-    unusable logits are marked in the tree's `fault`, which `verification.verify` and `check_drafts` turn into an error.
+    The drafter is called once a depth, for at most `beam` nodes a request; like all of this, in inference mode.
+    Nothing here waits for the device: unusable logits are marked in the tree's `fault`, which `verification.verify`
+    and `check_drafts` turn into an error.
     """
     n, device = probe.shape[0], probe.device
     root = torch.zeros(n, 1, dtype=torch.int64, device=device)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 import numpy as np
@@ -80,15 +80,13 @@ def truncated_round(inputs: Inputs, config: Config, uniforms: Uniforms) -> Path:
 
 def floor_round(inputs: Inputs, config: Config, lengths: list[int], two_stage: bool) -> None:
     """The least a sampler of this kind can do: the top-S of every expanded node, a softmax per node on the path."""
-    for draft in inputs.drafts:
-        _ = (
-            top(draft, config.support or draft.shape[-1])
-            if two_stage
-            else draft.topk(config.support or draft.shape[-1])
-        )
-    for depth in range(max(lengths)):
-        still = [request for request, length in enumerate(lengths) if length > depth]
-        torch.softmax(inputs.targets[still, depth], -1)
+    with torch.inference_mode():
+        for draft in inputs.drafts:
+            support = config.support or draft.shape[-1]
+            _ = top(draft, support) if two_stage else draft.topk(support)
+        for depth in range(max(lengths)):
+            still = [request for request, length in enumerate(lengths) if length > depth]
+            torch.softmax(inputs.targets[still, depth], -1)
 
 
 @dataclass(frozen=True)
@@ -145,13 +143,16 @@ def reference_round(inputs: Inputs, config: Config, seed: int) -> None:
     play_reference(sampler, (), sampling(np.random.default_rng(seed)))
 
 
-def time_in_turn(contenders: dict[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
-    """Seconds of every contender, one after the other in every repeat, after one repeat that is not counted."""
+def time_in_turn(contenders: dict[str, Callable[[int], object]], repeats: int) -> dict[str, list[float]]:
+    """Seconds of every contender, one after the other in every repeat, after one repeat that is not counted.
+
+    A contender is called with the number of the repeat.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for repeat in range(repeats + 1):
         for name, run in contenders.items():
             started = time.perf_counter()
-            run()
+            run(repeat)
             if repeat:
                 seconds[name].append(time.perf_counter() - started)
     return seconds
@@ -160,27 +161,28 @@ def time_in_turn(contenders: dict[str, Callable[[], object]], repeats: int) -> d
 def bench_setting(config: Config, vocab: int, batch: int, repeats: int) -> dict[str, Any]:
     """Medians in milliseconds and ratios of one (vocabulary, batch)."""
     inputs = make_inputs(config, vocab, batch)
-    uniforms = draw_uniforms(config, range(batch))
-    grown = grow(inputs.draft, uniforms.probe, config, METHODS["rheo"].growth)
-    lengths = truncated_round(inputs, config, uniforms).lengths.tolist()
-    process, rule = temperature(config.temperature), METHODS["rheo"].rule
-    contenders: dict[str, Callable[[], object]] = {
-        "round": lambda: truncated_round(inputs, config, uniforms),
-        "floor": lambda: floor_round(inputs, config, lengths, two_stage=False),
-        "floor, own top-S": lambda: floor_round(inputs, config, lengths, two_stage=True),
-        "dense": lambda: dense_round(inputs, config, uniforms),
-        "growth": lambda: grow(inputs.draft, uniforms.probe, config, METHODS["rheo"].growth),
-        "verification": lambda: verify(grown, inputs.targets, uniforms, process, rule),
+    # Paths differ in length from draw to draw: every repeat has its own uniforms, the same for all contenders.
+    uniforms = [draw_uniforms(config, range(batch), index) for index in range(repeats + 1)]
+    growth, rule, process = METHODS["rheo"].growth, METHODS["rheo"].rule, temperature(config.temperature)
+    grown = [grow(inputs.draft, u.probe, config, growth) for u in uniforms]
+    lengths = [truncated_round(inputs, config, u).lengths.tolist() for u in uniforms]
+    contenders: dict[str, Callable[[int], object]] = {
+        "round": lambda i: truncated_round(inputs, config, uniforms[i]),
+        "floor": lambda i: floor_round(inputs, config, lengths[i], two_stage=False),
+        "floor, own top-S": lambda i: floor_round(inputs, config, lengths[i], two_stage=True),
+        "dense": lambda i: dense_round(inputs, config, uniforms[i]),
+        "growth": lambda i: grow(inputs.draft, uniforms[i].probe, config, growth),
+        "verification": lambda i: verify(grown[i], inputs.targets, uniforms[i], process, rule),
     }
     seconds = time_in_turn(contenders, repeats)
     if batch == 1:
-        seconds |= time_in_turn({"reference": lambda: reference_round(inputs, config, 0)}, min(3, repeats))
+        seconds |= time_in_turn({"reference": lambda i: reference_round(inputs, config, i)}, min(3, repeats))
     return {
         "vocab": vocab,
         "batch": batch,
         "threads": torch.get_num_threads(),
         "repeats": repeats,
-        "mean_emitted": sum(lengths) / batch,
+        "mean_emitted": mean(length for row in lengths[1:] for length in row),
         "median_ms": {name: 1e3 * median(values) for name, values in seconds.items()},
         # The median of ratios within a repeat, not the ratio of medians: both sides met the same machine.
         "ratio": {
@@ -206,14 +208,14 @@ def bench_toys(batch: int, repeats: int) -> dict[str, Any]:
     choose = sampling(np.random.default_rng(0))
     few = 50
 
-    def slow() -> None:
+    def slow(_: int) -> None:
         for _ in range(few):
             play_reference(reference, (), choose)
 
-    seconds = time_in_turn(
-        {"torch": lambda: play_round(Sampler(config, METHODS["rheo"]), pair, uniforms), "reference": slow},
-        repeats,
-    )
+    def fast(_: int) -> None:
+        play_round(Sampler(config, METHODS["rheo"]), pair, uniforms)
+
+    seconds = time_in_turn({"torch": fast, "reference": slow}, repeats)
     rates = [batch / t / (few / r) for t, r in zip(seconds["torch"], seconds["reference"], strict=True)]
     return {
         "vocab": 8,

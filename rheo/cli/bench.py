@@ -44,7 +44,7 @@ def sampler(
     results = []
     with progress(len(todo) + 1) as advance:
         advance("toys")
-        toys = sampler_bench.bench_toys(batch=4_096, repeats=repeats)
+        toys = sampler_bench.bench_toys(batch=16_384, repeats=repeats)
         for size, requests in todo:
             advance(f"vocabulary {size}, batch {requests}")
             # Large settings take seconds a repeat and vary less.
