@@ -18,10 +18,10 @@ _TRACE = 2.0**-80
 _BELOW_ONE = 1 - 2.0**-52
 
 
-@lru_cache(maxsize=256)
-def counting(n: int, device: torch.device) -> Tensor:
-    """0, 1, ..., n - 1 as int64, made once per device. Shared: do not write into it."""
-    return torch.arange(n, device=device)
+@lru_cache(maxsize=1024)
+def counting(n: int, device: torch.device, step: int = 1, first: int = 0) -> Tensor:
+    """first, first + step, ... as int64 [n], made once per device. Shared: do not write into it."""
+    return torch.arange(n, device=device) * step + first
 
 
 def unusable(largest: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 from rheo.config import Config
 from rheo.distributions import counting, unusable
 from rheo.growths import Growth
-from rheo.order import dense_ranks, ranking_keys
+from rheo.order import LAST_POSITION, ranking_keys, ranks_of
 from rheo.slots import fill
 from rheo.tree import Frontier, Tree
 from rheo.truncation import truncate
@@ -60,9 +60,10 @@ def grow(drafter: Drafter, probe: Tensor, config: Config, growth: Growth) -> Tre
         slots = fill(draft, plan, probe[:, first : first + frontier.tokens.shape[1]])
         width = slots.tokens.shape[-1]
         child_scores = (scores.unsqueeze(-1) * slots.scores).flatten(1)
-        lexical = torch.add(counting(width, device), ranks.unsqueeze(-1), alpha=width).flatten(1)
+        last = counting(width, device, step=-1, first=LAST_POSITION - size)
+        behind = torch.sub(last, ranks.unsqueeze(-1), alpha=width).flatten(1)
         occupied = (slots.occupied & frontier.occupied.unsqueeze(-1)).flatten(1)
-        keys = ranking_keys(child_scores, lexical + size, occupied)
+        keys = ranking_keys(child_scores, behind, occupied)
         tokens = slots.tokens.flatten(1)
         carried = (draft.tokens, plan.tail_law, draft.largest, frontier.occupied)
         layers.append(_Layer(keys, tokens, child_scores, index, *carried))
@@ -70,7 +71,7 @@ def grow(drafter: Drafter, probe: Tensor, config: Config, growth: Growth) -> Tre
             best, chosen = keys.topk(min(config.beam, keys.shape[1]))
             frontier = Frontier(depth + 1, tokens.gather(1, chosen), chosen // width, best >= 0, frontier)
             scores = child_scores.gather(1, chosen)
-            ranks = dense_ranks(lexical.gather(1, chosen))
+            ranks = ranks_of(behind.gather(1, chosen))
             index = chosen + size
         size += keys.shape[1]
     return _rerank(layers, config, plan.anchors)
@@ -87,7 +88,7 @@ def _rerank(layers: list[_Layer], config: Config, anchors: int) -> Tree:
     best, kept = keys.topk(min(config.budget, pool))
     pattern = _pool_pattern(tuple((x.keys.shape[1], x.expanded.shape[1]) for x in layers), kept.device)
     parent, slot, depth = pattern.index_select(1, kept.flatten()).view(3, *kept.shape)
-    rows = kept.new_zeros(n, pool + 1).scatter_(1, kept + 1, (counting(kept.shape[1], kept.device) + 1).expand_as(kept))
+    rows = kept.new_zeros(n, pool + 1).scatter_(1, kept + 1, counting(kept.shape[1], kept.device, first=1).expand_as(kept))
     expanded = joined("expanded")
     expansion = torch.full_like(rows, -1).scatter_(
         1, expanded, counting(expanded.shape[1], kept.device).expand_as(expanded)

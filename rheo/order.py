@@ -17,16 +17,18 @@ DROPPED_BITS = 20
 assert POSITION_BITS <= DROPPED_BITS  # the position takes the place of the dropped bits
 
 
-def ranking_keys(scores: Tensor, positions: Tensor, occupied: Tensor) -> Tensor:
+LAST_POSITION = (1 << POSITION_BITS) - 1
+
+
+def ranking_keys(scores: Tensor, behind: Tensor, occupied: Tensor) -> Tensor:
     """One int64 per node whose descending order is the total order; -1 where the slot is not occupied.
 
-    scores: float64 >= 0. positions: int64, distinct, ascending by (depth, slot path), below 2**POSITION_BITS.
-    All shapes broadcast.
+    scores: float64 >= 0. behind: int64 in 0..LAST_POSITION, distinct, falling with (depth, slot path). Shapes broadcast.
     """
     rounded = (scores.view(torch.int64) + (1 << (DROPPED_BITS - 1))) & -(1 << DROPPED_BITS)
-    return torch.where(occupied, rounded - positions + ((1 << POSITION_BITS) - 1), -1)
+    return torch.where(occupied, rounded + behind, -1)
 
 
-def dense_ranks(values: Tensor) -> Tensor:
-    """The rank 0, 1, ... of each of the distinct values [..., n] within its row."""
-    return (values.unsqueeze(-1) > values.unsqueeze(-2)).sum(-1)
+def ranks_of(behind: Tensor) -> Tensor:
+    """How many of the distinct values [..., n] of a row are larger: the rank 0, 1, ... by (depth, slot path)."""
+    return (behind.unsqueeze(-1) < behind.unsqueeze(-2)).sum(-1)

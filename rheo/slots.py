@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -59,8 +60,15 @@ def fill(draft: Draft, plan: SlotPlan, uniform: Tensor) -> Slots:
     # A slot holds the token of its own support position, except the probe's; behind that, every filler that comes
     # before the probe's token has moved one slot back.
     slot = counting(width, probe.device)
-    index = torch.where(slot > probe, slot, slot - (slot > plan.anchors).long())
+    index = torch.where(slot > probe, slot, _moved_back(width, plan.anchors, probe.device))
     index[..., plan.anchors] = probe.squeeze(-1)
     scores = plan.scores.gather(-1, index)
     scores[..., plan.anchors] = plan.proxy
     return Slots(draft.tokens.gather(-1, index), scores, occupied)
+
+
+@lru_cache(maxsize=64)
+def _moved_back(width: int, anchors: int, device: torch.device) -> Tensor:
+    """int64 [width]: the slots' own positions, one less behind the probe's."""
+    slot = counting(width, device)
+    return slot - (slot > anchors).long()

@@ -56,17 +56,17 @@ def top(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     if values.dtype == torch.float64:  # for proofs, not for speed
         return values.sort(dim=-1, descending=True, stable=True).indices[..., :count], values.amax(-1)
     if n <= 2 * count * _CHUNK:
-        return _indices(_keys(values, -counting(n, device)).topk(count).values), values.amax(-1)
+        return _indices(_keys(values, counting(n, device, step=-1)).topk(count).values), values.amax(-1)
     short = -n % _CHUNK
     chunks = in_rows(functional.pad(values, (0, short), value=-torch.inf) if short else values, _CHUNK)
     maxima = chunks.amax(-1)
     rows = chunks.shape[-2]
-    keys = _keys(maxima, -counting(rows, device)).topk(count, sorted=False).values
+    keys = _keys(maxima, counting(rows, device, step=-1)).topk(count, sorted=False).values
     best = _indices(keys)
     # Rows of all leading dimensions numbered through, so that whole chunks are copied at once.
-    start = counting(best[..., 0].numel(), device).view(*best.shape[:-1], 1) * rows
+    start = counting(best[..., 0].numel(), device, step=rows).view(*best.shape[:-1], 1)
     picked = chunks.reshape(-1, _CHUNK).index_select(0, (best + start).flatten()).view(*best.shape, _CHUNK)
-    negated = torch.sub(-counting(_CHUNK, device), best.unsqueeze(-1), alpha=_CHUNK)
+    negated = torch.sub(counting(_CHUNK, device, step=-1), best.unsqueeze(-1), alpha=_CHUNK)
     # Nothing below the worst chunk's maximum is wanted. Selection is faster where all of that is equal.
     least = ((keys.amin(-1, keepdim=True) - 1) >> 32) << 32
     inside = _keys(picked, negated).flatten(-2).clamp_(min=least)

@@ -13,7 +13,7 @@ from rheo.growth import check_drafts
 from rheo.processors import Processor
 from rheo.rules import Rule
 from rheo.rules.children import Children
-from rheo.tree import PROBE, Path, Tree
+from rheo.tree import Path, Tree
 from rheo.truncation import HALF
 from rheo.uniforms import Uniforms
 
@@ -74,17 +74,16 @@ def survivors(tree: Tree, dtype: torch.dtype) -> Children:
     where = (tree.expansion.clamp(min=0) + counting(n, device).unsqueeze(-1) * expanded).flatten()
     support = tree.support.flatten(0, 1).index_select(0, where)
     law = tree.tail_law.flatten(0, 1).index_select(0, where)
-    # Slots that do not survive, or are of another kind, write behind the end: no surviving child is overwritten.
-    alive = torch.zeros(n, (nodes + 1) * m + 1, dtype=torch.bool, device=device)
-    place = torch.where(tree.occupied & (tree.slots < m), tree.parents * m + tree.slots, (nodes + 1) * m)
-    alive = alive.scatter_(1, place, True)[:, :-1].reshape(rows, m)
-    probe = torch.full((n, nodes + 2), -1, device=device)
-    probe.scatter_(1, torch.where(tree.occupied & (tree.kinds == PROBE), tree.parents, nodes + 1), tree.tokens)
-    probe = probe[:, :-1].reshape(rows, 1)
+    # Every anchor and probe writes its token at its row and slot; fillers and padding write behind the end.
+    width = m + 1
+    slots = torch.full((n, (nodes + 1) * width + 1), -1, device=device)
+    place = torch.where(tree.occupied & (tree.slots < width), tree.parents * width + tree.slots, (nodes + 1) * width)
+    slots = slots.scatter_(1, place, tree.tokens)[:, :-1].reshape(rows, width)
+    anchors, probe = slots[:, :m], slots[:, m:]
     tail = support[:, m : m + law.shape[1]]
     law = torch.where(probe >= 0, law, 0.0)
     drawn = torch.where(tail == probe, law, 0.0).sum(-1, keepdim=True)
-    return Children(support[:, :m], alive, probe.clamp(min=0), drawn, tail, law.to(dtype))
+    return Children(anchors, probe.clamp(min=0), drawn, tail, law.to(dtype))
 
 
 def at(children: Children, row: Tensor) -> Children:

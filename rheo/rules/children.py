@@ -11,13 +11,12 @@ from torch import Tensor
 class Children:
     """Surviving children of one node in each of N requests.
 
-    anchors: int64 [N, m], the tokens of its anchor slots, and alive: bool [N, m], which of them survived.
+    anchors: int64 [N, m], the tokens of its anchor slots, -1 where the anchor did not survive.
     probe: int64 [N, 1], the probe's token, and drawn: float64 [N, 1], q~ of it; 0 and 0 without a surviving probe.
     tail: int64 [N, n], the other support tokens, and law: [N, n] in p's dtype, q~ of them; zeros without a probe.
     """
 
     anchors: Tensor
-    alive: Tensor
     probe: Tensor
     drawn: Tensor
     tail: Tensor

@@ -15,8 +15,9 @@ def single_draw(p: Tensor, children: Children, coin: Tensor) -> Tensor:
     p: [N, V]; coin: float64 [N]. The coin's outcome does not depend on whether an anchor is taken, so it may be
     tossed first.
     """
-    on_anchors = torch.where(children.alive, p.gather(-1, children.anchors), 0.0)
-    beside = p.scatter_add(-1, children.anchors, -on_anchors)
+    anchors = children.anchors.clamp(min=0)
+    on_anchors = torch.where(children.anchors >= 0, p.gather(-1, anchors), 0.0)
+    beside = p.scatter_add(-1, anchors, -on_anchors)
     mass = beside.sum(-1, keepdim=True, dtype=torch.float64)
     accepted = accepts(beside, children, coin, 1 / mass)
     # Scaling the law instead of the target leaves the residual in units of p: it sums to `left`, not to `mass`.
@@ -24,4 +25,4 @@ def single_draw(p: Tensor, children: Children, coin: Tensor) -> Tensor:
     left = rest.sum(-1, keepdim=True, dtype=torch.float64)
     rest = rest.mul_(~accepted).scatter_add_(-1, children.probe, accepted * mass.to(p.dtype))
     share = torch.where(accepted | (mass <= 0), 1.0, left / mass)
-    return rest.scatter_add_(-1, children.anchors, (share * on_anchors).to(p.dtype))
+    return rest.scatter_add_(-1, anchors, (share * on_anchors).to(p.dtype))
