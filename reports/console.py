@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import PurePath
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -34,7 +35,7 @@ def progress(total: int) -> Iterator[Callable[[str], None]]:
 
 def law_table(records: list[Record]) -> None:
     """The lines of `rheo law`, on standard error."""
-    table = Table("case", "method", "tv", "accepted", "tau", "classes", "lossless", "posterior")
+    table = _table("case", "method", "tv", "accepted", "tau", "classes", "lossless", "posterior")
     for r in records:
         posterior = {True: "ok", False: "[bold red]wrong[/]", None: "-"}[r["posterior_ok"]]
         lossless = _MARK["lossless" if r["lossless"] else "lossy"]
@@ -44,19 +45,22 @@ def law_table(records: list[Record]) -> None:
 
 
 def verify_table(record: Record) -> None:
-    """The record of `rheo verify`: a line a case and method, the controls, how to replay failures, the verdict."""
+    """The record of `rheo verify`: a line a case, the controls, how to replay failures, the verdict."""
     console = Console()
-    grouped: dict[tuple[str, str], list[Record]] = defaultdict(list)
+    cases: dict[str, list[Record]] = defaultdict(list)
     for check in record["checks"]:
-        grouped[check["case"], check["method"]].append(check)
+        cases[check["case"]].append(check)
+    methods = list(dict.fromkeys(check["method"] for check in record["checks"]))
     names = list(dict.fromkeys(check["check"] for check in record["checks"]))
-    table = Table("case", "method", "accepted", *names)
-    for (case, method), checks in grouped.items():
-        marks = {check["check"]: _MARK[check["status"]] for check in checks}
-        table.add_row(PurePath(case).stem, method, short(checks[0]["accepted"]), *(marks.get(n, "-") for n in names))
-    if grouped:
+    heads = [name.replace("reference", "exact").replace(" float", "\nf") for name in names]
+    table = _table("case", *methods, *heads, title="expected accepted drafts by method; checks of all methods")
+    for case, checks in cases.items():
+        accepted = {check["method"]: decimal(check["accepted"]) for check in reversed(checks) if check["accepted"]}
+        marks = [_marks([check for check in checks if check["check"] == name]) for name in names]
+        table.add_row(PurePath(case).stem, *(accepted.get(m, "-") for m in methods), *marks)
+    if cases:
         console.print(table)
-    controls = Table("control that must fail", "fault", "total variation", "found")
+    controls = _table("control that must fail", "fault", "TV", "found")
     for control in record["controls"]:
         found = "[green]lossy[/]" if control["status"] == "lossy" else _MARK[control["status"]]
         controls.add_row(control["case"].removeprefix("control "), control["detail"], short(control["tv"]), found)
@@ -70,6 +74,17 @@ def verify_table(record: Record) -> None:
     console.print(_verdict(record), highlight=False)
 
 
+def _table(*heads: str, title: str | None = None) -> Table:
+    """A table narrow enough for 80 columns."""
+    return Table(*heads, title=title, box=SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False)
+
+
+def _marks(checks: list[Record]) -> str:
+    """One mark for all methods where they agree, else one for each that is not lossless."""
+    bad = [f"{_MARK[check['status']]} {check['method']}" for check in checks if check["status"] != "lossless"]
+    return ", ".join(bad) if bad else _MARK["lossless"]
+
+
 def _verdict(record: Record) -> str:
     cases = {check["case"] for check in record["checks"]}
     found = sum(control["status"] == "lossy" for control in record["controls"])
@@ -81,15 +96,22 @@ def _verdict(record: Record) -> str:
 
 
 def short(value: str | float | None) -> str:
-    """A number in few characters: a long fraction as a decimal."""
+    """A number in few characters: a short fraction as it is, a long one as a decimal."""
     if value is None:
         return "-"
-    if isinstance(value, float):
-        return f"{value:.2g}" if abs(value) < 1e-3 else f"{value:.6f}"
-    if len(value) <= 12:
+    if isinstance(value, str) and len(value) <= 12:
         return value
-    numerator, _, denominator = value.partition("/")
-    return f"{int(numerator) / int(denominator or 1):.6f}"
+    return decimal(value) if abs(_number(value)) > 1e-3 else f"{_number(value):.1e}"
+
+
+def decimal(value: str | float) -> str:
+    """A number, or a fraction such as "3/4", with four decimals."""
+    return f"{_number(value):.4f}"
+
+
+def _number(value: str | float) -> float:
+    numerator, _, denominator = str(value).partition("/")
+    return int(numerator) / int(denominator) if denominator else float(numerator)
 
 
 def bench_tables(record: Record) -> None:
@@ -97,7 +119,9 @@ def bench_tables(record: Record) -> None:
     console = Console()
     for key, title in (("median_ms", "median milliseconds a round"), ("ratio", "ratio")):
         names = list(dict.fromkeys(name for setting in record["settings"] for name in setting[key]))
-        table = Table("vocabulary", "batch", "threads", *names, title=title)
+        table = _table(
+            "V", "batch", "threads", *(name.replace(" / ", "\n/ ").replace(", ", "\n") for name in names), title=title
+        )
         for setting in record["settings"]:
             values = [f"{setting[key][name]:.2f}" if name in setting[key] else "-" for name in names]
             table.add_row(str(setting["vocab"]), str(setting["batch"]), str(setting["threads"]), *values)

@@ -88,7 +88,9 @@ def _rerank(layers: list[_Layer], config: Config, anchors: int) -> Tree:
     best, kept = keys.topk(min(config.budget, pool))
     pattern = _pool_pattern(tuple((x.keys.shape[1], x.expanded.shape[1]) for x in layers), kept.device)
     parent, slot, depth = pattern.index_select(1, kept.flatten()).view(3, *kept.shape)
-    rows = kept.new_zeros(n, pool + 1).scatter_(1, kept + 1, counting(kept.shape[1], kept.device, first=1).expand_as(kept))
+    rows = kept.new_zeros(n, pool + 1).scatter_(
+        1, kept + 1, counting(kept.shape[1], kept.device, first=1).expand_as(kept)
+    )
     expanded = joined("expanded")
     expansion = torch.full_like(rows, -1).scatter_(
         1, expanded, counting(expanded.shape[1], kept.device).expand_as(expanded)

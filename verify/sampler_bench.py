@@ -25,7 +25,6 @@ from reference.tree import Tokens
 from reference.truncation import weights_from_logits
 from rheo.config import Config
 from rheo.decoding import Sampler, play_round
-from rheo.distributions import inverse_cdf
 from rheo.growth import grow
 from rheo.methods import METHODS
 from rheo.processors import temperature
@@ -91,7 +90,8 @@ def floor_round(inputs: Inputs, config: Config, lengths: list[int], two_stage: b
 
 @dataclass(frozen=True)
 class Dense:
-    """A sampler without truncation: softmax over the vocabulary at every expanded node, probes drawn from all of it.
+    """A sampler without truncation: softmax over the vocabulary at every expanded node, probes drawn from all of it
+    by one cumulative sum (in float64, or the draw drifts).
 
     It hands growth the K likeliest tokens and the probe's, and keeps every node's dense law for verification.
     """
@@ -109,7 +109,8 @@ class Dense:
         law = tail / tail.sum(-1, keepdim=True)
         self.laws.append(law)
         start = config.expansion(frontier.depth, 0)
-        inverse_cdf(law, self.uniforms.probe[:, start : start + q.shape[1]])
+        uniform = self.uniforms.probe[:, start : start + q.shape[1]].unsqueeze(-1)
+        torch.searchsorted(law.cumsum(-1, dtype=torch.float64), uniform, right=True)
         return torch.log(best.values)
 
     def rule(self, p: Tensor, children: Children, coin: Tensor) -> Tensor:

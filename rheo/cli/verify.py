@@ -36,6 +36,9 @@ def verify(cases: tuple[str, ...], json_path: Path | None, failures: Path) -> in
     from verify.cases import CaseError, load
     from verify.controls import CONTROLS
 
+    import torch
+
+    torch.set_num_threads(1)  # toys are small: more threads only wait for each other
     started = time.monotonic()
     checks: list[Check] = []
     controls: list[Check] = []
