@@ -31,12 +31,12 @@ def verify(cases: tuple[str, ...], json_path: Path | None, failures: Path) -> in
 
     Ends in one table and one verdict. The controls are lossy on purpose: if one is not found, the verdict is an error.
     """
+    import torch
+
     from reports.console import progress, verify_table
     from verify import gate
     from verify.cases import CaseError, load
     from verify.controls import CONTROLS
-
-    import torch
 
     torch.set_num_threads(1)  # toys are small: more threads only wait for each other
     started = time.monotonic()
