@@ -23,7 +23,7 @@ LAST_POSITION = (1 << POSITION_BITS) - 1
 def ranking_keys(scores: Tensor, behind: Tensor, occupied: Tensor) -> Tensor:
     """One int64 per node whose descending order is the total order; -1 where the slot is not occupied.
 
-    scores: float64 >= 0. behind: int64 in 0..LAST_POSITION, distinct, falling with (depth, slot path). All broadcast.
+    scores: float64 >= 0. behind: int64 in 0..LAST_POSITION, distinct, falling with (depth, slot path).
     """
     rounded = (scores.view(torch.int64) + (1 << (DROPPED_BITS - 1))) & -(1 << DROPPED_BITS)
     return torch.where(occupied, rounded + behind, -1)
