@@ -1,4 +1,7 @@
-"""Layered growth: expand the best nodes depth by depth, then rerank all candidates (as EAGLE-2 does)."""
+"""Layered growth: expand the best nodes depth by depth, then rerank all candidates.
+
+Source: EAGLE-2's expand-then-rerank (Li et al., 2024), over slots as RheoSampling defines them.
+"""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Config:
     depth: D, deepest drafted node.
     budget: R, drafted nodes kept after reranking (the root is not counted).
     support: S, draft tokens kept by truncation; None keeps the whole vocabulary.
-    temperature: T >= 0; 0 means argmax. A Fraction whose inverse is an integer keeps exact laws exact.
+    temperature: T; 0 means argmax, otherwise at least 1e-30. A Fraction whose inverse is an integer keeps exact laws exact.
 
     Raises ConfigError naming the first setting outside its domain.
     """
@@ -53,8 +53,7 @@ class Config:
             raise ConfigError("anchors", f"must be less than slots ({self.slots}), got {self.anchors}")
         if isinstance(self.temperature, bool) or not isinstance(self.temperature, int | float | Fraction):
             raise ConfigError("temperature", f"must be a number, got {self.temperature!r}")
-        if not 0 <= self.temperature < float("inf"):
-            raise ConfigError("temperature", f"must be finite and at least 0, got {self.temperature}")
+        require_temperature(self.temperature)
         if self.slots + (self.depth - 1) * self.beam * self.slots >= 1 << POSITION_BITS:
             raise ConfigError("slots", f"slots x beam x depth must stay below {1 << POSITION_BITS}")
 
@@ -66,6 +65,16 @@ class Config:
     def expansion(self, depth: int, rank: int) -> int:
         """Position among the expansions of the rank-th best node expanded at a depth (root: 0, 0)."""
         return 0 if depth == 0 else 1 + (depth - 1) * self.beam + rank
+
+
+# Below this, logits divided by T leave the range of float32.
+LEAST_TEMPERATURE = 1e-30
+
+
+def require_temperature(value: Fraction | float) -> None:
+    """ConfigError unless the temperature is 0, or finite and at least LEAST_TEMPERATURE."""
+    if value != 0 and not LEAST_TEMPERATURE <= value < float("inf"):
+        raise ConfigError("temperature", f"must be 0, or finite and at least {LEAST_TEMPERATURE}, got {value}")
 
 
 def _require_integer(key: str, value: object, least: int) -> None:

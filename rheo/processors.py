@@ -13,14 +13,15 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
+from rheo.config import require_temperature
+
 Processor = Callable[[Tensor], Tensor]
 
 
 def temperature(value: Fraction | float) -> Processor:
-    """Divide by T; T = 0 rules out everything but the first maximum. ValueError for T < 0 or not finite."""
+    """Divide by T; T = 0 rules out everything but the first maximum. ValueError as `Config` for a T it refuses."""
+    require_temperature(value)
     t = float(value)
-    if not 0 <= t < float("inf"):
-        raise ValueError(f"temperature must be finite and at least 0, got {value}")
 
     def process(logits: Tensor) -> Tensor:
         if t == 0:

@@ -1,4 +1,7 @@
-"""Every random number of a round, drawn before it: one row a request, independent of the rest of the batch."""
+"""Every random number of a round, drawn before it: one row a request, independent of the rest of the batch.
+
+Source of the counter-based streams: Philox (Salmon et al., 2011), as NumPy implements it.
+"""
 
 from __future__ import annotations
 

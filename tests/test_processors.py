@@ -60,7 +60,7 @@ def test_tied_tokens_at_the_edge_of_top_p_go_by_token_id() -> None:
 @pytest.mark.parametrize(
     ("build", "wrong"),
     [
-        (processors.temperature, (-1.0, float("nan"), float("inf"))),
+        (processors.temperature, (-1.0, float("nan"), float("inf"), 1e-40)),
         (processors.top_k, (0, -3)),
         (processors.top_p, (0.0, 1.1, -0.5)),
         (processors.min_p, (-0.1, 1.5)),
@@ -115,3 +115,10 @@ def test_processors_agree_with_transformers_warpers() -> None:
     for ours, theirs in pairs:
         expected = torch.softmax(theirs(torch.zeros(20, 1, dtype=torch.int64), logits.clone()), -1)
         np.testing.assert_allclose(torch.softmax(ours(logits), -1).numpy(), expected.numpy(), atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_the_coldest_temperature_is_the_argmax_and_not_nan(dtype: torch.dtype) -> None:
+    logits = torch.tensor([[3.0, -torch.inf, 3.0 + 1e-6, 2.0]], dtype=dtype)
+    assert torch.softmax(processors.temperature(1e-30)(logits), -1).tolist() == [[0.0, 0.0, 1.0, 0.0]]
+    assert torch.softmax(processors.temperature(0)(logits), -1).tolist() == [[0.0, 0.0, 1.0, 0.0]]

@@ -1,4 +1,7 @@
-"""EAGLE-2/3's rule: every child is a point mass."""
+"""EAGLE-2/3's rule: every child is a point mass.
+
+Source: the verification of EAGLE (Li et al., 2024) at a deterministic proposal.
+"""
 
 from __future__ import annotations
 

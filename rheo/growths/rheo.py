@@ -1,4 +1,7 @@
-"""RheoSampling's slots: m anchors, then a probe from the tail under a proxy score, then fillers."""
+"""RheoSampling's slots: m anchors, then a probe from the tail under a proxy score, then fillers.
+
+Source: the RheoSampling paper; docs/theory.md says why the proxy may be what it is.
+"""
 
 from __future__ import annotations
 

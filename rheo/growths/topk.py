@@ -1,4 +1,7 @@
-"""EAGLE-2/3's slots: the K likeliest tokens, every one deterministic. `anchors` is ignored."""
+"""EAGLE-2/3's slots: the K likeliest tokens, every one deterministic. `anchors` is ignored.
+
+Source: EAGLE-2 (Li et al., 2024).
+"""
 
 from __future__ import annotations
 

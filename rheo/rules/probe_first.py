@@ -1,4 +1,8 @@
-"""RheoSampling's rule: the probe first, by rejection sampling against q~; then everything else as point masses."""
+"""RheoSampling's rule: the probe first, by rejection sampling against q~; then everything else as point masses.
+
+Source: speculative sampling's acceptance and residual (Leviathan et al., 2023; Chen et al., 2023), applied to the law
+that the probe was drawn from.
+"""
 
 from __future__ import annotations
 

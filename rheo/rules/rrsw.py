@@ -1,4 +1,7 @@
-"""RRSw, the rule to beat: anchors, then the probe, then fillers, each against the running residual."""
+"""RRSw, the rule to beat: anchors, then the probe, then fillers, each against the running residual.
+
+Source: recursive rejection sampling without replacement (Jeon et al., 2024).
+"""
 
 from __future__ import annotations
 
