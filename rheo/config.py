@@ -31,7 +31,7 @@ class Config:
     depth: D, deepest drafted node.
     budget: R, drafted nodes kept after reranking (the root is not counted).
     support: S, draft tokens kept by truncation; None keeps the whole vocabulary.
-    temperature: T; 0 means argmax, otherwise at least 1e-30. A Fraction whose inverse is an integer keeps exact laws exact.
+    temperature: T, 0 or at least 1e-30; 0 means argmax. A Fraction whose inverse is an integer keeps laws exact.
 
     Raises ConfigError naming the first setting outside its domain.
     """
