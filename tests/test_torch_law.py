@@ -20,8 +20,9 @@ from verify.cases import Case, load
 from verify.gate import packaged_cases
 from verify.judgement import judge_reference, judge_torch
 from verify.laws import classes_of, draft_of
+from verify.precision import PRECISIONS
 from verify.random_toys import KINDS, random_toy
-from verify.torch_law import PRECISIONS, measure, seen_draft
+from verify.torch_law import measure, seen_draft
 
 pytestmark = pytest.mark.exact
 

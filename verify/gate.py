@@ -21,7 +21,7 @@ from verify.enumeration import TooManyOutcomesError
 from verify.judgement import Judgement, judge_reference, judge_torch, plain
 from verify.laws import classes_of, draft_of
 from verify.parity import boundary_rows, disagreements, toy_logits
-from verify.torch_law import PRECISIONS
+from verify.precision import PRECISIONS
 from verify.torch_toys import ToyPair, automaton
 
 DATA = Path(__file__).parent / "data"

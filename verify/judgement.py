@@ -11,7 +11,8 @@ from reference.methods import METHODS
 from verify.cases import Case
 from verify.classes import posterior_faults
 from verify.laws import Law, exact_law, sequences, target_of, total_variation
-from verify.torch_law import PRECISIONS, measure
+from verify.precision import PRECISIONS
+from verify.torch_law import measure
 
 BACKENDS = ("reference", "torch")
 

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from reference.distributions import Array
 from reference.growth import DraftAt
@@ -25,33 +23,13 @@ from reference.tree import SlotPath, Tokens, Tree
 from reference.truncation import weights_from_logits
 from reference.verification import survivors
 from rheo.methods import METHODS
+from verify.boundaries import HALVINGS, Boundary, Class, Key, inner, locate, probe_boundaries, query_of, step_boundaries
 from verify.cases import Case
-from verify.cells import ONE_BELOW, Cell, Probe, Stop, Turn, cells, probes_of, walk, with_exact_plans
+from verify.cells import ONE_BELOW, Cell, Stop, Turn, probes_of, walk, with_exact_plans
 from verify.enumeration import Outcome
 from verify.laws import Law, StepLaw, classes_of, compose, step_key, target_of
-from verify.player import Played, Player, Query
-
-Key = tuple[object, ...]
-
-
-@dataclass(frozen=True)
-class Precision:
-    """What is asked of a dtype: how far inside a cell's ends it is tried, what its rounding may move a boundary by,
-    and the total variation up to which it counts as lossless."""
-
-    dtype: torch.dtype
-    inside: float
-    noise: float
-    lossless: float
-
-
-PRECISIONS = {
-    "float64": Precision(torch.float64, 1e-13, 1e-14, 1e-12),
-    "float32": Precision(torch.float32, 1e-5, 1e-6, 1e-6),
-}
-
-# Halvings of an interval 2 x inside wide: enough to fall below the dtype's own rounding.
-_HALVINGS = 12
+from verify.player import Player, Query
+from verify.precision import Precision
 
 
 @dataclass(frozen=True)
@@ -74,18 +52,6 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Class:
-    """One class: its tree and the probes drawn in it."""
-
-    tree: Tree
-    probes: tuple[Probe, ...]
-
-    def prefix(self, i: int) -> Key:
-        """What the boundaries of the i-th probe depend on: everything drawn before it."""
-        return ("probe", *((p.site, p.index) for p in self.probes[:i]), self.probes[i].site)
-
-
-@dataclass(frozen=True)
 class Trial:
     """A round whose outcome is known: the class's tree, then these first emitted tokens, the last drafted or not."""
 
@@ -93,19 +59,6 @@ class Trial:
     tree: Tree
     tokens: Tokens
     drafted: bool
-
-
-@dataclass(frozen=True)
-class Boundary:
-    """The end of a cell. A round played with `uniform` of the query moved is below it if the token at `place` of the
-    drafted tree, or of what was emitted, is at most (for a coin: exactly) `token`."""
-
-    query: Query
-    uniform: tuple[str, int]
-    at: Fraction
-    spread: Fraction
-    place: int
-    token: int
 
 
 def measure(case: Case, method: str, precision: Precision, limit: int | None = None) -> Measured:
@@ -143,7 +96,7 @@ def measure(case: Case, method: str, precision: Precision, limit: int | None = N
     return Measured(
         law=compose(zip(masses, (each.tree for each in classes), strict=True), step_at),
         classes=len(classes),
-        rounds=len(trials) + len(boundaries) * (_HALVINGS + 2),
+        rounds=len(trials) + len(boundaries) * (HALVINGS + 2),
         narrow=narrow,
         boundary_error=max(off, default=0.0),
         posterior_ok=all(x <= precision.lossless for x in drawn) if any(c.probes for c in classes) else None,
@@ -164,14 +117,6 @@ def seen_draft(case: Case, dtype: torch.dtype) -> DraftAt:
         return weights_from_logits(torch.from_numpy(case.toy.draft.logits(tokens)).to(dtype).numpy())
 
     return draft_at
-
-
-def query_of(each: Class, case: Case, probes: dict[int, float], route: tuple[Turn, ...], others: float = 0.5) -> Query:
-    """Uniforms that lead to the class and down the route: the middles of all cells, unless `probes` says otherwise."""
-    middles = {case.config.expansion(p.site.depth, p.site.rank): p.cell.middle for p in each.probes}
-    coins = {depth: turn.coin.middle for depth, turn in enumerate(route)}
-    draws = {depth: turn.draw.middle for depth, turn in enumerate(route)}
-    return Query({**middles, **probes}, coins, draws, others)
 
 
 def trials_of(each: Class, stop: Stop, turn: Turn, case: Case, precision: Precision) -> Iterator[Trial]:
@@ -214,79 +159,6 @@ def expected_tree(tree: Tree) -> tuple[tuple[int, int, int], ...]:
     """(token, row of the parent, slot) of every kept node, as `Played.tree` gives it."""
     row = {(): 0, **{node.path: i for i, node in enumerate(tree.nodes, start=1)}}
     return tuple((node.token, row[node.path[:-1]], node.path[-1]) for node in tree.nodes)
-
-
-def probe_boundaries(each: Class, case: Case) -> Iterator[tuple[Key, Boundary]]:
-    """The ends of the cells of every probe of a class, but for 0 and 1."""
-    for i, probe in enumerate(each.probes):
-        for k in inner(probe.law):
-            uniform = ("probes", case.config.expansion(probe.site.depth, probe.site.rank))
-            high, query = cells(probe.law)[k].high, query_of(each, case, {}, ())
-            boundary = Boundary(query, uniform, high, Fraction(1), probe.position, probe.tokens[k])
-            yield (*each.prefix(i), k), boundary
-
-
-def step_boundaries(each: Class, stop: Stop, case: Case) -> Iterator[tuple[Key, Boundary]]:
-    """The ends of the cells of a step's coin, and of its draw on each side of the coin, but for 0 and 1."""
-    depth = len(stop.path)
-    sides: dict[Cell, list[Turn]] = {}
-    for turn in stop.turns:
-        sides.setdefault(turn.coin, []).append(turn)
-    if len(sides) > 1:
-        accepting = next(t for t in stop.turns if t.coin.low == 0 and t.token == stop.children.probe)
-        query = query_of(each, case, {}, (*stop.route, accepting))
-        yield (
-            ("coin", stop.key),
-            Boundary(query, ("coins", depth), accepting.coin.high, Fraction(1), depth, accepting.token),
-        )
-    for side, turns in sides.items():
-        for turn in turns[:-1]:
-            query = query_of(each, case, {}, (*stop.route, turn))
-            key = ("draw", stop.key, side, turn.token)
-            yield key, Boundary(query, ("draws", depth), turn.draw.high, turn.spread, depth, turn.token)
-
-
-def inner(law: Array) -> list[int]:
-    """Indices of positive weight [n], without the last: the cells that end before 1."""
-    return [int(k) for k in np.flatnonzero(law)[:-1]]
-
-
-def locate(player: Player, boundaries: dict[Key, Boundary], precision: Precision) -> tuple[dict[Key, float], list[str]]:
-    """Every boundary by bisection, and a line for each that is not where it may be."""
-    if not boundaries:
-        return {}, []
-    items = list(boundaries.values())
-    numbers = player.numbers([b.query for b in items])
-    columns = np.array([player.column(*b.uniform) for b in items])
-    at = np.array([float(b.at) for b in items])
-    within = np.array([precision.inside / float(b.spread) for b in items])
-    low, high = np.maximum(at - within, 0.0), np.minimum(at + within, np.nextafter(1.0, 0.0))
-
-    def below(uniform: NDArray[np.float64]) -> NDArray[np.bool_]:
-        numbers[np.arange(len(items)), columns] = uniform
-        played = player.play(numbers)
-        return np.array([is_below(b, played, row) for row, b in enumerate(items)])
-
-    right = below(low) & ~below(high)
-    faults = [
-        f"boundary of {b.uniform} is not within {w:.1e} of {b.at} under {b.query}"
-        for b, w, ok in zip(items, within, right, strict=True)
-        if not ok
-    ]
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        under = below(middle)
-        low, high = np.where(under, middle, low), np.where(under, high, middle)
-    return dict(zip(boundaries, ((low + high) / 2).tolist(), strict=True)), faults
-
-
-def is_below(boundary: Boundary, played: Played, row: int) -> bool:
-    """Whether a round's uniform was below the boundary, told from its outcome."""
-    kind, _ = boundary.uniform
-    if kind == "probes":
-        return bool(played.drafted[row, boundary.place] <= boundary.token)
-    token = played.emitted[row, boundary.place]
-    return bool(token == boundary.token if kind == "coins" else token <= boundary.token)
 
 
 def class_mass(each: Class, located: dict[Key, float]) -> float:
