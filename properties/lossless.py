@@ -38,7 +38,7 @@ def torch_has_the_targets_law(case: Case, method: str) -> None:
 
 def torch_agrees_with_the_reference(case: Case, method: str, seed: int) -> None:
     """The same trees and paths under the same uniforms, boundaries included."""
-    width = case.config.expansions + 2 * case.config.depth + 1
+    width = case.config.decisions
     numbers = np.concatenate([boundary_rows(case.config), np.random.default_rng(seed).random((4, width))])
     pair = ToyPair(automaton(case.toy, torch.float64), torch.zeros(len(numbers), dtype=torch.int64))
     found = disagreements(pair, toy_logits(case.toy, torch.float64), case.config, method, numbers, 1e-12)

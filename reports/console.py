@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import PurePath
@@ -18,6 +18,7 @@ Record = dict[str, Any]
 _MARK = {
     "lossless": "[green]ok[/]",
     "lossy": "[bold red]LOSSY[/]",
+    "unexpected": "[bold red]unexpected[/]",
     "inconclusive": "[yellow]?[/]",
     "bad_input": "[red]bad input[/]",
     "control_passed": "[bold red]not found[/]",
@@ -56,7 +57,7 @@ def verify_table(record: Record) -> None:
     table = _table("case", *methods, *heads, title="expected accepted drafts by method; checks of all methods")
     for case, checks in cases.items():
         accepted = {check["method"]: decimal(check["accepted"]) for check in reversed(checks) if check["accepted"]}
-        marks = [_marks([check for check in checks if check["check"] == name]) for name in names]
+        marks = [_marks(methods, [check for check in checks if check["check"] == name]) for name in names]
         table.add_row(PurePath(case).stem, *(accepted.get(m, "-") for m in methods), *marks)
     if cases:
         console.print(table)
@@ -68,8 +69,7 @@ def verify_table(record: Record) -> None:
     for replay in record["replay"]:
         console.print(f"[red]{replay['check']}, {replay['method']}: {replay['detail'] or 'lossy'}[/]", highlight=False)
         console.print(f"  replay: {replay['command']}", soft_wrap=True, highlight=False)
-    bad = [c for c in record["checks"] if c["status"] == "inconclusive"]
-    for check in bad:
+    for check in (check for check in record["checks"] if check["status"] == "inconclusive"):
         console.print(f"[yellow]{check['case']}, {check['method']}: {check['detail']}[/]", highlight=False)
     console.print(_verdict(record), highlight=False)
 
@@ -79,20 +79,22 @@ def _table(*heads: str, title: str | None = None) -> Table:
     return Table(*heads, title=title, box=SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False)
 
 
-def _marks(checks: list[Record]) -> str:
-    """One mark for all methods where they agree, else one for each that is not lossless."""
+def _marks(methods: list[str], checks: list[Record]) -> str:
+    """One mark where all methods are lossless, else one for each that is not; "-" where a check was not reached."""
     bad = [f"{_MARK[check['status']]} {check['method']}" for check in checks if check["status"] != "lossless"]
+    done = {check["method"] for check in checks}
+    bad += [f"- {method}" for method in methods if method not in done]
     return ", ".join(bad) if bad else _MARK["lossless"]
 
 
 def _verdict(record: Record) -> str:
-    cases = {check["case"] for check in record["checks"]}
+    counts = Counter(check["status"] for check in record["checks"])
     found = sum(control["status"] == "lossy" for control in record["controls"])
     color = "green" if record["verdict"] == "lossless" else "bold red"
-    return (
-        f"[{color}]verdict: {record['verdict'].replace('_', ' ')}[/]  ({len(cases)} cases, {len(record['checks'])} "
-        f"checks, {found} of {len(record['controls'])} controls found lossy, {record['seconds']} s)"
-    )
+    parts = [f"{len({check['case'] for check in record['checks']})} cases", f"{len(record['checks'])} checks"]
+    parts += [f"{count} {status}" for status, count in counts.items() if status != "lossless"]
+    parts += [f"{found} of {len(record['controls'])} controls found lossy", f"{record['seconds']} s"]
+    return f"[{color}]verdict: {record['verdict'].replace('_', ' ')}[/]  ({', '.join(parts)})"
 
 
 def short(value: str | float | None) -> str:

@@ -62,6 +62,11 @@ class Config:
         """Probe decisions in one round: the root and `beam` nodes at each depth 1..depth-1."""
         return 1 + (self.depth - 1) * self.beam
 
+    @property
+    def decisions(self) -> int:
+        """Uniforms that one round reads: probes, a coin a depth, and a draw a depth and at the end."""
+        return self.expansions + 2 * self.depth + 1
+
     def expansion(self, depth: int, rank: int) -> int:
         """Position among the expansions of the rank-th best node expanded at a depth (root: 0, 0)."""
         return 0 if depth == 0 else 1 + (depth - 1) * self.beam + rank

@@ -12,7 +12,7 @@ from torch import Tensor
 from rheo.config import Config
 from rheo.growth import grow
 from rheo.methods import Method
-from rheo.processors import Processor, temperature
+from rheo.processors import Processor, chain, temperature
 from rheo.tree import Frontier, Path, Tree
 from rheo.uniforms import Uniforms
 from rheo.verification import verify
@@ -30,13 +30,13 @@ class Pair(Protocol):
         ...
 
 
-# contexts int64 [N, L], padded on the right, and their lengths int64 [N] -> the pair there
+# contexts int64 [N, L], padded with -1 on the right, and their lengths int64 [N] -> the pair there
 Models = Callable[[Tensor, Tensor], Pair]
 
 
 @dataclass(frozen=True)
 class Sampler:
-    """A configuration, a method, and the target's processors (default: the configuration's temperature alone)."""
+    """A configuration, a method, and what processes the target's logits behind the configuration's temperature."""
 
     config: Config
     method: Method
@@ -47,7 +47,8 @@ class Sampler:
 def play_round(sampler: Sampler, pair: Pair, uniforms: Uniforms) -> tuple[Tree, Path]:
     """One round for N requests: 1 to depth + 1 tokens each. Raises ValueError as `verify` does."""
     tree = grow(pair.draft, uniforms.probe, sampler.config, sampler.method.growth)
-    process = sampler.process or temperature(sampler.config.temperature)
+    further = (sampler.process,) if sampler.process else ()
+    process = chain(temperature(sampler.config.temperature), *further)
     return tree, verify(tree, pair.target(tree), uniforms, process, sampler.method.rule)
 
 
@@ -67,10 +68,16 @@ def decode(
     models: Models,
     contexts: Tensor,
     lengths: Tensor,
-    uniforms: Callable[[int], Uniforms],
     rounds: int,
+    uniforms: Callable[[int], Uniforms],
 ) -> Decoded:
-    """`rounds` rounds after contexts int64 [N, L] of the given lengths [N]; uniforms(i) are those of round i."""
+    """`rounds` rounds after contexts int64 [N, L] of the given lengths [N]; uniforms(i) are those of round i.
+
+    Behind its length a context may hold anything; the models see -1 there. ValueError for less than one round, and as
+    `play_round`.
+    """
+    if rounds < 1:
+        raise ValueError(f"rounds must be at least 1, got {rounds}")
     n, longest = contexts.shape
     step = sampler.config.depth + 1
     tokens = torch.full((n, longest + rounds * step), -1, dtype=torch.int64, device=contexts.device)

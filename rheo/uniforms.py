@@ -31,13 +31,17 @@ class Uniforms:
 def draw_uniforms(config: Config, seeds: Sequence[int], index: int = 0, device: torch.device | str = "cpu") -> Uniforms:
     """The uniforms of round `index` of requests with these seeds (64 bits), from Philox streams keyed by both.
 
-    A request's numbers depend on its own seed and round alone. ValueError for a seed outside 0..2**64 - 1.
+    A request's numbers depend on its own seed and round alone. ValueError for no seeds, or a seed or round outside
+    0..2**64 - 1.
     """
-    e, d = config.expansions, config.depth
-    for seed in seeds:
-        if not 0 <= seed < 1 << 64:
-            raise ValueError(f"seed {seed} does not fit into 64 bits")
-    rows = np.stack([np.random.Generator(np.random.Philox(key=[s, index])).random(e + 2 * d + 1) for s in seeds])
+    if not seeds:
+        raise ValueError("there are no seeds, so no requests")
+    for name, value in (("round", index), *(("seed", seed) for seed in seeds)):
+        if not 0 <= value < 1 << 64:
+            raise ValueError(f"{name} {value} does not fit into 64 bits")
+    # An array of mixed Python integers would go through floats, and large seeds would collide.
+    keys = [np.array([seed, index], dtype=np.uint64) for seed in seeds]
+    rows = np.stack([np.random.Generator(np.random.Philox(key=key)).random(config.decisions) for key in keys])
     return split_uniforms(config, torch.from_numpy(rows).to(device, non_blocking=True))
 
 

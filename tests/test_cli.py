@@ -16,6 +16,7 @@ from tests.conftest import SHARED_CASES
 from verify import gate
 from verify.cases import load
 from verify.controls import CONTROLS, Control
+from verify.judgement import judge_reference
 
 ROOT = Path(__file__).parents[1]
 TOYS = ROOT / "verify" / "data" / "toys"
@@ -140,7 +141,7 @@ def test_verify_saves_a_failure_that_replays_it(rheo, tmp_path: Path, monkeypatc
     wrong.write_text(Path(TIES).read_text().replace('"373/240"', '"374/240"'))
     status, out, _ = rheo("verify", wrong, "--failures", tmp_path / "kept")
     assert status == 1
-    assert "verdict: lossy" in out
+    assert "verdict: unexpected" in out  # the law is right: only what the case expects is wrong
     (saved,) = (tmp_path / "kept").iterdir()
     assert f"rheo verify {saved}" in out.replace("\n", "")
     assert rheo("verify", saved, "--failures", tmp_path / "again")[0] == 1
@@ -158,6 +159,15 @@ def test_verify_goes_on_after_a_bad_file(rheo, tmp_path: Path) -> None:  # type:
     assert status == 2
     assert "none.json" in err
     assert "ties" in out
+
+
+def test_what_was_not_reached_is_not_called_ok(rheo, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(gate, "CLASS_LIMIT", 2)
+    status, out, _ = rheo("verify", TIES)
+    assert status == 3
+    row = next(line for line in out.splitlines() if line.strip().startswith("ties"))
+    assert "- rheo" in row
+    assert "more than 2 outcomes" in out
 
 
 def test_an_interrupt_has_status_130(rheo, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
@@ -195,3 +205,21 @@ def test_shared_cases_give_what_they_expect(rheo, backend: str) -> None:  # type
         assert float(Fraction(line["accepted"])) == pytest.approx(float(Fraction(str(expected["accepted"]))), abs=1e-6)
         if backend == "reference":
             assert {key: line[key] for key in expected} == expected
+
+
+def test_the_readme_shows_what_the_command_prints() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = [line.split() for line in text.splitlines() if line.rstrip().endswith("ok     ok     ok     ok      ok")]
+    assert len(shown) >= 4
+    for name, *accepted, _, _, _, _, _ in shown:
+        (path,) = [path for path in gate.packaged_cases() if path.stem == name]
+        case = load(path)
+        for method, value in zip(METHODS, accepted, strict=True):
+            assert f"{float(judge_reference(case, method).accepted):.4f}" == value, (name, method)
+
+
+def test_the_example_in_the_documentation_is_a_case_that_gives_what_it_expects(rheo, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    text = (ROOT / "docs" / "cases.md").read_text(encoding="utf-8")
+    (tmp_path / "example.json").write_text(text.split("```json")[1].split("```")[0])
+    status, out, _ = rheo("verify", tmp_path / "example.json", "--failures", tmp_path / "failures")
+    assert (status, "verdict: lossless" in out) == (0, True)

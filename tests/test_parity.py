@@ -50,7 +50,7 @@ def near_target(draft: Logits, seed: int, noise: float = 1.0) -> Logits:
 
 
 def uniforms(config: Config, random_rows: int, seed: int) -> np.ndarray:
-    numbers = np.random.default_rng(seed).random((random_rows, config.expansions + 2 * config.depth + 1))
+    numbers = np.random.default_rng(seed).random((random_rows, config.decisions))
     return np.concatenate([boundary_rows(config), numbers])
 
 

@@ -212,7 +212,7 @@ def test_at_temperature_zero_the_output_is_the_targets_argmax(method: str) -> No
     contexts = torch.zeros(5, 0, dtype=torch.int64)
     decoded = decode(
         sampler(method, config), models, contexts, torch.zeros(5, dtype=torch.int64),
-        lambda i: draw_uniforms(config, [1, 2, 3, 4, 5], i), rounds=2,
+        2, lambda i: draw_uniforms(config, [1, 2, 3, 4, 5], i),
     )  # fmt: skip
     for row, length in zip(decoded.tokens.tolist(), decoded.lengths.tolist(), strict=True):
         for i in range(length):
@@ -225,7 +225,7 @@ def test_rounds_continue_from_what_was_emitted_with_fresh_uniforms() -> None:
     models = ToyModels(automaton(random_toy(9, 4, 4, "any"), torch.float64))
     seeds = list(range(200))
     start, none = torch.zeros(200, 0, dtype=torch.int64), torch.zeros(200, dtype=torch.int64)
-    decoded = decode(sampler(config=config), models, start, none, lambda i: draw_uniforms(config, seeds, i), rounds=3)
+    decoded = decode(sampler(config=config), models, start, none, 3, lambda i: draw_uniforms(config, seeds, i))
     tokens, lengths = start, none
     for index in range(3):
         _, path = play_round(sampler(config=config), models(tokens, lengths), draw_uniforms(config, seeds, index))
@@ -262,7 +262,7 @@ def test_a_round_runs_on_a_device_that_holds_no_data(
     config = Config()
     for check in ("check_drafts", "check_targets"):
         monkeypatch.setattr(verification, check, lambda *_: None)
-    numbers = torch.empty(4, config.expansions + 2 * config.depth + 1, dtype=torch.float64, device="meta")
+    numbers = torch.empty(4, config.decisions, dtype=torch.float64, device="meta")
 
     class Nowhere:
         def draft(self, frontier: Frontier) -> Tensor:
@@ -330,7 +330,7 @@ def test_settings_outside_their_domain_are_refused() -> None:
 
 
 def test_uniforms_are_a_plain_record() -> None:
-    numbers = torch.arange(CONFIG.expansions + 2 * CONFIG.depth + 1, dtype=torch.float64).unsqueeze(0)
+    numbers = torch.arange(CONFIG.decisions, dtype=torch.float64).unsqueeze(0)
     uniforms = split_uniforms(CONFIG, numbers)
     assert isinstance(uniforms, Uniforms)
     assert uniforms.coin[0, 0] == CONFIG.expansions

@@ -41,12 +41,14 @@ class Status(IntEnum):
     BAD_INPUT = 2
     INCONCLUSIVE = 3
     CONTROL_PASSED = 4
-    INTERRUPTED = 130
 
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the verdict. detail: what went wrong, or what was left out; empty if nothing."""
+    """One line of the verdict. detail: what went wrong; empty if nothing.
+
+    unexpected: the law is right, but something else came out than the case or the reference says. It fails all the same.
+    """
 
     case: str
     method: str
@@ -55,9 +57,10 @@ class Check:
     tv: str | float | None = None
     accepted: str | float | None = None
     detail: str = ""
+    unexpected: bool = False
 
     def record(self) -> dict[str, Any]:
-        return {**vars(self), "status": self.status.name.lower()}
+        return {**vars(self), "status": "unexpected" if self.unexpected else self.status.name.lower()}
 
 
 def packaged_cases() -> list[Path]:
@@ -92,9 +95,17 @@ def check_control(name: str) -> Check:
 
 
 def overall(checks: Iterable[Check], controls: Iterable[Check]) -> Status:
-    """The verdict: the largest status, where a control counts only if it was not found lossy."""
+    """The largest status, where a control counts only if it was not found lossy."""
     passed = [c.status for c in controls if c.status is not Status.LOSSY]
     return max([Status.LOSSLESS, *(c.status for c in checks), *passed])
+
+
+def verdict(status: Status, checks: Iterable[Check]) -> str:
+    """The status in a word, where "lossy" is said of laws alone."""
+    failed = [check for check in checks if check.status is Status.LOSSY]
+    if status is Status.LOSSY and all(check.unexpected for check in failed):
+        return "unexpected"
+    return status.name.lower()
 
 
 def save_failure(case: Case, check: Check, folder: Path) -> Path:
@@ -106,7 +117,7 @@ def save_failure(case: Case, check: Check, folder: Path) -> Path:
 
 def _reference(case: Case, method: str, _: float | None) -> Check:
     judged = judge_reference(case, method, CLASS_LIMIT)
-    return _judged("reference", judged, [*judged.faults, *_unexpected(judged), *_misshapen(case, method)])
+    return _judged("reference", judged, [*judged.faults, *_misshapen(case, method)], _unexpected(judged))
 
 
 def _torch(case: Case, method: str, accepted: float | None, dtype: str) -> Check:
@@ -114,12 +125,12 @@ def _torch(case: Case, method: str, accepted: float | None, dtype: str) -> Check
     judged = judge_torch(case, method, dtype, CLASS_LIMIT)
     off = 0.0 if accepted is None or dtype != "float64" else abs(judged.accepted - accepted)
     wrong = [f"accepts {off:.1e} off the reference"] if off > 1e-6 else []
-    return _judged(f"torch {dtype}", judged, [*judged.faults, *wrong])
+    return _judged(f"torch {dtype}", judged, judged.faults, wrong)
 
 
 def _parity(case: Case, method: str, _: float | None, dtype: str) -> Check:
     config = case.config
-    random = np.random.default_rng(0).random((_RANDOM_ROWS, config.expansions + 2 * config.depth + 1))
+    random = np.random.default_rng(0).random((_RANDOM_ROWS, config.decisions))
     numbers = np.concatenate([boundary_rows(config), random])
     kind = PRECISIONS[dtype].dtype
     pair = ToyPair(automaton(case.toy, kind), torch.zeros(len(numbers), dtype=torch.int64))
@@ -136,12 +147,18 @@ CHECKS: dict[str, Callable[[Case, str, float | None], Check]] = {
 }
 
 
-def _judged(check: str, judgement: Judgement, faults: list[str]) -> Check:
-    status = Status.LOSSLESS if judgement.lossless and not faults else Status.LOSSY
+def _judged(check: str, judgement: Judgement, faults: list[str], unexpected: list[str]) -> Check:
+    right = judgement.lossless and not faults
     return Check(
-        judgement.case.name, judgement.method, check, status, plain(judgement.tv), plain(judgement.accepted),
-        "; ".join(faults[:3]),
-    )  # fmt: skip
+        case=judgement.case.name,
+        method=judgement.method,
+        check=check,
+        status=Status.LOSSLESS if right and not unexpected else Status.LOSSY,
+        tv=plain(judgement.tv),
+        accepted=plain(judgement.accepted),
+        detail="; ".join([*faults, *unexpected][:3]),
+        unexpected=right and bool(unexpected),
+    )
 
 
 def _unexpected(judgement: Judgement) -> list[str]:

@@ -71,7 +71,7 @@ class Player:
     def numbers(self, queries: Sequence[Query]) -> NDArray[np.float64]:
         """All uniforms of these rounds, a row each."""
         config = self.case.config
-        numbers = np.empty((len(queries), config.expansions + 2 * config.depth + 1))
+        numbers = np.empty((len(queries), config.decisions))
         for row, query in zip(numbers, queries, strict=True):
             row.fill(query.others)
             for kind in ("probes", "coins", "draws"):

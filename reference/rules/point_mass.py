@@ -24,4 +24,4 @@ def single_draw(p: Array, children: Children, choose: Choose, depth: int) -> Arr
 
 def _refuse_probe(children: Children) -> None:
     if children.probe is not None:
-        raise ValueError("a probe verified as a point mass is lossy: use a rule that knows its law")
+        raise ValueError("a probe wastes its slot as a point mass: use a rule that knows the law it was drawn from")

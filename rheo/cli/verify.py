@@ -13,7 +13,7 @@ from rheo.files import write_text
 
 if TYPE_CHECKING:
     from verify.cases import Case
-    from verify.gate import Check, Status
+    from verify.gate import Check
 
 
 @click.command()
@@ -33,6 +33,8 @@ def verify(cases: tuple[str, ...], json_path: Path | None, failures: Path) -> in
     """
     import torch
 
+    if json_path is not None and not json_path.parent.is_dir():
+        raise click.UsageError(f"--json: no folder {json_path.parent}")
     from reports.console import progress, verify_table
     from verify import gate
     from verify.cases import CaseError, load
@@ -51,8 +53,6 @@ def verify(cases: tuple[str, ...], json_path: Path | None, failures: Path) -> in
         except CaseError as error:
             click.echo(f"rheo: {error}", err=True)
             bad.append(str(error))
-    if json_path is not None and not json_path.parent.is_dir():
-        raise click.UsageError(f"--json: no folder {json_path.parent}")
     with progress(len(loaded) + len(CONTROLS)) as advance:
         for name in CONTROLS:
             advance(f"control {name}")
@@ -63,16 +63,16 @@ def verify(cases: tuple[str, ...], json_path: Path | None, failures: Path) -> in
                 checks.append(check)
                 if check.status is gate.Status.LOSSY:
                     replays.append((check, gate.save_failure(case, check, failures)))
-    verdict = max(gate.overall(checks, controls), gate.Status.BAD_INPUT if bad else gate.Status.LOSSLESS)
-    record = _record(verdict, checks, controls, replays, bad, time.monotonic() - started)
+    status = max(gate.overall(checks, controls), gate.Status.BAD_INPUT if bad else gate.Status.LOSSLESS)
+    record = _record(gate.verdict(status, checks), checks, controls, replays, bad, time.monotonic() - started)
     if json_path is not None:
         write_text(json_path, json.dumps(record, indent=1) + "\n")
     verify_table(record)
-    return int(verdict)
+    return int(status)
 
 
 def _record(
-    verdict: Status,
+    verdict: str,
     checks: list[Check],
     controls: list[Check],
     replays: list[tuple[Check, Path]],
@@ -81,7 +81,7 @@ def _record(
 ) -> dict[str, Any]:
     return {
         "schema": 1,
-        "verdict": verdict.name.lower(),
+        "verdict": verdict,
         "seconds": round(seconds, 1),
         "checks": [check.record() for check in checks],
         "controls": [check.record() for check in controls],
