@@ -79,6 +79,12 @@ def _table(*heads: str, title: str | None = None) -> Table:
     return Table(*heads, title=title, box=SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False)
 
 
+def _head(name: str) -> str:
+    """A contender's name on lines short enough for a column."""
+    short_names = name.replace("verification", "verify").replace("reference", "ref.")
+    return short_names.replace(" / ", "\n/ ").replace(", ", "\n")
+
+
 def _marks(methods: list[str], checks: list[Record]) -> str:
     """One mark where all methods are lossless, else one for each that is not; "-" where a check was not reached."""
     bad = [f"{_MARK[check['status']]} {check['method']}" for check in checks if check["status"] != "lossless"]
@@ -121,9 +127,7 @@ def bench_tables(record: Record) -> None:
     console = Console()
     for key, title in (("median_ms", "median milliseconds a round"), ("ratio", "ratio")):
         names = list(dict.fromkeys(name for setting in record["settings"] for name in setting[key]))
-        table = _table(
-            "V", "batch", "threads", *(name.replace(" / ", "\n/ ").replace(", ", "\n") for name in names), title=title
-        )
+        table = _table("V", "batch", "thr.", *(_head(name) for name in names), title=title)
         for setting in record["settings"]:
             values = [f"{setting[key][name]:.2f}" if name in setting[key] else "-" for name in names]
             table.add_row(str(setting["vocab"]), str(setting["batch"]), str(setting["threads"]), *values)

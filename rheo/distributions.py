@@ -21,7 +21,8 @@ _BELOW_ONE = 1 - 2.0**-52
 @lru_cache(maxsize=1024)
 def counting(n: int, device: torch.device, step: int = 1, first: int = 0) -> Tensor:
     """first, first + step, ... as int64 [n], made once per device. Shared: do not write into it."""
-    return torch.arange(n, device=device) * step + first
+    with torch.inference_mode(False):  # whoever comes first, later callers may need a normal tensor
+        return torch.arange(n, device=device) * step + first
 
 
 def unusable(largest: Tensor) -> Tensor:

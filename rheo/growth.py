@@ -47,8 +47,10 @@ def grow(drafter: Drafter, probe: Tensor, config: Config, growth: Growth) -> Tre
 
     The drafter is called once a depth, for at most `beam` nodes a request; like all of this, in inference mode.
     Nothing here waits for the device: unusable logits are marked in the tree's `fault`, which `verification.verify`
-    and `check_drafts` turn into an error.
+    turns into an error. ValueError on a shape that does not fit the configuration.
     """
+    if probe.ndim != 2 or probe.shape[1] != config.expansions:
+        raise ValueError(f"probe uniforms must be [N, {config.expansions}], got {list(probe.shape)}")
     n, device = probe.shape[0], probe.device
     root = torch.zeros(n, 1, dtype=torch.int64, device=device)
     frontier = Frontier(0, root, root, root == 0, None)
@@ -57,7 +59,10 @@ def grow(drafter: Drafter, probe: Tensor, config: Config, growth: Growth) -> Tre
     layers: list[_Layer] = []
     size = 1
     for depth in range(config.depth):
-        draft = truncate(drafter(frontier), config.support)
+        logits = drafter(frontier)
+        if logits.ndim != 3 or logits.shape[:2] != frontier.tokens.shape:
+            raise ValueError(f"draft logits must be {[*frontier.tokens.shape, 'V']}, got {list(logits.shape)}")
+        draft = truncate(logits, config.support)
         plan = growth(draft, config)
         first = config.expansion(depth, 0)
         slots = fill(draft, plan, probe[:, first : first + frontier.tokens.shape[1]])
@@ -126,10 +131,3 @@ def _pool_pattern(layers: tuple[tuple[int, int], ...], device: torch.device) -> 
         columns.append(torch.stack([child // width + before, child % width, torch.full_like(child, depth)]))
         before += parents
     return torch.cat(columns, 1)
-
-
-def check_drafts(tree: Tree) -> None:
-    """ValueError naming the request and expansion whose draft logits hold NaN or +inf, or are all -inf."""
-    if bool(tree.fault.any()):
-        request, expansion = tree.fault.nonzero()[0].tolist()
-        raise ValueError(f"draft logits of request {request}, expansion {expansion}: NaN, +inf or all -inf")

@@ -9,7 +9,6 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from rheo.distributions import counting, inverse_cdf, unusable
-from rheo.growth import check_drafts
 from rheo.processors import Processor
 from rheo.rules import Rule
 from rheo.rules.children import Children
@@ -89,6 +88,13 @@ def survivors(tree: Tree, dtype: torch.dtype) -> Children:
 def at(children: Children, row: Tensor) -> Children:
     """Those rows [N] of the children of all rows."""
     return Children(*(getattr(children, field.name).index_select(0, row) for field in fields(Children)))
+
+
+def check_drafts(tree: Tree) -> None:
+    """ValueError naming the request and expansion whose draft logits hold NaN or +inf, or are all -inf."""
+    if bool(tree.fault.any()):
+        request, expansion = tree.fault.nonzero()[0].tolist()
+        raise ValueError(f"draft logits of request {request}, expansion {expansion}: NaN, +inf or all -inf")
 
 
 def check_targets(tree: Tree, target_logits: Tensor) -> None:

@@ -114,9 +114,3 @@ def test_the_boundary_uniforms_are_zero_and_one_minus_an_ulp() -> None:
     assert set(np.unique(rows)) == {0.0, ONE_BELOW}
     assert ONE_BELOW == 1 - 2.0**-53
     assert len({tuple(row) for row in rows}) == len(rows) == 8
-
-
-def test_a_difference_of_a_thousandth_shows_within_the_draws_it_needs() -> None:
-    """A total variation of t is missed by n shared draws with probability (1 - t)^n."""
-    missed = (1 - 1e-3) ** 13_809
-    assert missed < 1e-6 < (1 - 1e-3) ** 13_800

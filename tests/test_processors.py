@@ -89,9 +89,7 @@ def test_a_token_that_is_ruled_out_is_never_emitted() -> None:
     seeds = list(range(100))
     pair = logits_for(seeds)
     process = processors.top_k(3)
-    tree, path = play_round(
-        Sampler(Config(**vars(CONFIG)), METHODS["rheo"], process), pair, draw_uniforms(CONFIG, seeds)
-    )
+    tree, path = play_round(Sampler(CONFIG, METHODS["rheo"], process), pair, draw_uniforms(CONFIG, seeds))
     kept = process(pair.all) > -torch.inf
     for request in range(len(seeds)):
         row = 0
@@ -122,3 +120,10 @@ def test_the_coldest_temperature_is_the_argmax_and_not_nan(dtype: torch.dtype) -
     logits = torch.tensor([[3.0, -torch.inf, 3.0 + 1e-6, 2.0]], dtype=dtype)
     assert torch.softmax(processors.temperature(1e-30)(logits), -1).tolist() == [[0.0, 0.0, 1.0, 0.0]]
     assert torch.softmax(processors.temperature(0)(logits), -1).tolist() == [[0.0, 0.0, 1.0, 0.0]]
+
+
+def test_processors_come_behind_the_configurations_temperature() -> None:
+    config = Config(**{**vars(CONFIG), "temperature": 0.0})
+    pair, uniforms = logits_for([1, 2]), draw_uniforms(CONFIG, [1, 2])
+    cold = play_round(Sampler(config, METHODS["rheo"], processors.top_k(20)), pair, uniforms)[1]
+    assert torch.equal(cold.tokens[:, 0], pair.all[:, 0].argmax(-1))

@@ -13,13 +13,13 @@ from torch import Tensor
 from rheo import verification
 from rheo.config import Config
 from rheo.decoding import Sampler, decode, play_round
-from rheo.growth import check_drafts, grow
+from rheo.growth import grow
 from rheo.methods import METHODS
 from rheo.processors import chain, min_p, temperature, top_k, top_p
 from rheo.tree import PROBE, Frontier, Tree
 from rheo.truncation import top, truncate
 from rheo.uniforms import Uniforms, draw_uniforms, split_uniforms
-from rheo.verification import verify
+from rheo.verification import check_drafts, verify
 from verify.random_toys import random_toy
 from verify.torch_toys import ToyModels, automaton
 
@@ -72,8 +72,13 @@ def test_uniforms_depend_on_the_seed_and_the_round_alone() -> None:
     numbers = torch.cat([first.probe, first.coin, first.draw], -1)
     assert ((numbers >= 0) & (numbers < 1)).all()
     assert len(set(numbers.flatten().tolist())) == numbers.numel()
-    with pytest.raises(ValueError, match="seed -1"):
-        draw_uniforms(CONFIG, [-1])
+    high = draw_uniforms(CONFIG, [(1 << 63) + i for i in range(6)]).draw[:, 0]
+    assert len(set(high.tolist())) == 6
+    for wrong, complaint in (([-1], "seed -1"), ([1 << 64], "does not fit"), ([], "no seeds")):
+        with pytest.raises(ValueError, match=complaint):
+            draw_uniforms(CONFIG, wrong)
+    with pytest.raises(ValueError, match="round -1"):
+        draw_uniforms(CONFIG, [1], index=-1)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), "all -inf"])
@@ -121,6 +126,15 @@ def test_padding_of_the_frontier_may_hold_anything() -> None:
     tree, path = play_round(sampler(config=config), Padded(pair.rows, pair.all), draw_uniforms(config, [1]))
     assert set(tree.tokens[tree.occupied].tolist()) <= {3, 9}
     assert path.lengths[0] >= 1
+
+
+def test_drafts_and_uniforms_of_another_shape_are_refused() -> None:
+    pair, uniforms = logits_for([1]), draw_uniforms(CONFIG, [1])
+    for wrong in (pair.rows[:, 0], pair.rows[0, :, :1], pair.rows):
+        with pytest.raises(ValueError, match="draft logits must be"):
+            grow(lambda _, wrong=wrong: wrong, uniforms.probe, CONFIG, METHODS["rheo"].growth)  # type: ignore[misc]
+    with pytest.raises(ValueError, match="probe uniforms must be"):
+        grow(pair.draft, uniforms.probe[:, 1:], CONFIG, METHODS["rheo"].growth)
 
 
 def test_targets_of_another_shape_are_refused() -> None:
@@ -306,7 +320,7 @@ def test_check_drafts_says_nothing_about_a_good_tree() -> None:
     check_drafts(grow(pair.draft, draw_uniforms(CONFIG, [1]).probe, CONFIG, METHODS["rheo"].growth))
 
 
-def test_a_tree_larger_than_all_candidates_is_padded() -> None:
+def test_a_budget_larger_than_all_candidates_keeps_them_all() -> None:
     config = Config(anchors=1, slots=2, beam=1, depth=2, budget=59, support=None)
     tree, path = play_round(
         sampler(config=config), logits_for([1], replace(config, budget=4)), draw_uniforms(config, [1])
@@ -329,7 +343,7 @@ def test_settings_outside_their_domain_are_refused() -> None:
     assert Config(temperature=Fraction(1, 3)).expansions == 71
 
 
-def test_uniforms_are_a_plain_record() -> None:
+def test_uniforms_are_split_into_probes_coins_and_draws() -> None:
     numbers = torch.arange(CONFIG.decisions, dtype=torch.float64).unsqueeze(0)
     uniforms = split_uniforms(CONFIG, numbers)
     assert isinstance(uniforms, Uniforms)

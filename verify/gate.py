@@ -47,7 +47,7 @@ class Status(IntEnum):
 class Check:
     """One line of the verdict. detail: what went wrong; empty if nothing.
 
-    unexpected: the law is right, but something else came out than the case or the reference says. It fails all the same.
+    unexpected: the law is right, but something else came out than the case or the reference says. That fails too.
     """
 
     case: str

@@ -88,45 +88,43 @@ def floor_round(inputs: Inputs, config: Config, lengths: list[int], two_stage: b
             torch.softmax(inputs.targets[still, depth], -1)
 
 
-@dataclass(frozen=True)
-class Dense:
-    """A sampler without truncation: softmax over the vocabulary at every expanded node, probes drawn from all of it
-    by one cumulative sum (in float64, or the draw drifts).
+def dense_round(inputs: Inputs, config: Config, uniforms: Uniforms) -> Path:
+    """The same round without truncation: a softmax over the vocabulary at every expanded node, and a draw from all of
+    it by one cumulative sum (in float64, or the draw drifts).
 
-    It hands growth the K likeliest tokens and the probe's, and keeps every node's dense law for verification.
+    Growth itself runs on the K likeliest tokens. Verification subtracts a dense law at every node: always the root's,
+    which costs what each node's own would, so that the path is about as long and not the same.
     """
+    laws: list[Tensor] = []
+    ids: list[Tensor] = []
 
-    inputs: Inputs
-    config: Config
-    uniforms: Uniforms
-    laws: list[Tensor]  # [N, b, V] a depth, filled while the tree grows
-
-    def draft(self, frontier: Frontier) -> Tensor:
-        config = self.config
-        q = torch.softmax(self.inputs.draft(frontier), -1)
+    def draft(frontier: Frontier) -> Tensor:
+        q = torch.softmax(inputs.draft(frontier), -1)
         best = q.topk(config.slots)
         tail = q.scatter(-1, best.indices[..., : config.anchors], 0.0)
         law = tail / tail.sum(-1, keepdim=True)
-        self.laws.append(law)
         start = config.expansion(frontier.depth, 0)
-        uniform = self.uniforms.probe[:, start : start + q.shape[1]].unsqueeze(-1)
+        uniform = uniforms.probe[:, start : start + q.shape[1]].unsqueeze(-1).contiguous()
         torch.searchsorted(law.cumsum(-1, dtype=torch.float64), uniform, right=True)
+        laws.append(law)
+        ids.append(best.indices)
         return torch.log(best.values)
 
-    def rule(self, p: Tensor, children: Children, coin: Tensor) -> Tensor:
-        law = self.laws[0][:, 0]
-        rest = (p - law).clamp(min=0.0)
+    def rule(p: Tensor, children: Children, coin: Tensor) -> Tensor:
+        rest = (p - laws[0][:, 0]).clamp(min=0.0)
         left = rest.sum(-1, keepdim=True) > 0
         accepted = accepts(p, children, coin)
         rest = torch.where(left, rest, p).mul_(~accepted)
-        return rest.scatter_add_(-1, children.probe.clamp(min=0), accepted.to(p.dtype))
+        return rest.scatter_add_(-1, children.probe, accepted.to(p.dtype))
 
-
-def dense_round(inputs: Inputs, config: Config, uniforms: Uniforms) -> Path:
-    """The same round without truncation."""
-    dense = Dense(inputs, config, uniforms, [])
-    tree = grow(dense.draft, uniforms.probe, replace(config, support=None), METHODS["rheo"].growth)
-    return verify(tree, inputs.targets, uniforms, temperature(config.temperature), dense.rule)
+    with torch.inference_mode():
+        ranked = grow(draft, uniforms.probe, replace(config, support=None), METHODS["rheo"].growth)
+        support = torch.cat(ids, 1)
+        # Growth has numbered each node's tokens by their rank: back to ids, by way of the parent's expansion.
+        parent = ranked.expansion.gather(1, ranked.parents).clamp(min=0)
+        tokens = support.flatten(1).gather(1, parent * config.slots + ranked.tokens)
+        tree = replace(ranked, tokens=tokens, support=support)
+        return verify(tree, inputs.targets, uniforms, temperature(config.temperature), rule)
 
 
 def reference_round(inputs: Inputs, config: Config, seed: int) -> None:
