@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 
 from reference.methods import METHODS
 from verify.cases import Case
 from verify.classes import invariant_faults, layered_trees, merged, posterior_faults
 from verify.judgement import judge_torch
 from verify.laws import classes_of, draft_of, exact_law, target_of, total_variation
-from verify.parity import boundary_rows, disagreements, toy_logits
-from verify.torch_toys import ToyPair, automaton
+from verify.parity import boundary_rows, toy_disagreements
+from verify.precision import PRECISIONS
 
 
 def has_the_targets_law(case: Case, method: str) -> None:
@@ -38,8 +37,6 @@ def torch_has_the_targets_law(case: Case, method: str) -> None:
 
 def torch_agrees_with_the_reference(case: Case, method: str, seed: int) -> None:
     """The same trees and paths under the same uniforms, boundaries included."""
-    width = case.config.decisions
-    numbers = np.concatenate([boundary_rows(case.config), np.random.default_rng(seed).random((4, width))])
-    pair = ToyPair(automaton(case.toy, torch.float64), torch.zeros(len(numbers), dtype=torch.int64))
-    found = disagreements(pair, toy_logits(case.toy, torch.float64), case.config, method, numbers, 1e-12)
-    assert [d.line for d in found if not d.near] == []
+    random = np.random.default_rng(seed).random((4, case.config.decisions))
+    numbers = np.concatenate([boundary_rows(case.config), random])
+    assert toy_disagreements(case, method, PRECISIONS["float64"], numbers) == []

@@ -13,7 +13,7 @@ from reference.growth import DraftAt
 from reference.growths import Growth
 from reference.methods import Method
 from reference.tree import Path, Tokens, Tree
-from reference.verification import Form, verify
+from reference.verification import Step, recursive_step, verify
 from rheo.config import Config
 
 Model = Callable[[Tokens], Array]  # context -> weights [vocab], untempered
@@ -34,7 +34,7 @@ class Sampler:
     config: Config
     method: Method
     grow: Grow = growth.grow
-    form: Form = "recursive"
+    step: Step = recursive_step
 
 
 def play_round(sampler: Sampler, context: Tokens, choose: Choose) -> Path:
@@ -44,7 +44,7 @@ def play_round(sampler: Sampler, context: Tokens, choose: Choose) -> Path:
     def target_at(tokens: Tokens) -> Array:
         return temper(sampler.target(context + tokens), sampler.config.temperature)
 
-    return verify(tree, target_at, sampler.method.rule, choose, sampler.form)
+    return verify(tree, target_at, sampler.method.rule, choose, sampler.step)
 
 
 def decode(sampler: Sampler, context: Tokens, rounds: int, choose: Callable[[int], Choose]) -> list[Path]:

@@ -3,45 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
 
 from reference.choose import Choose, Site
 from reference.distributions import Array
 from reference.rules import Rule
-from reference.rules.children import Children, Verdict
+from reference.rules.children import Children
 from reference.tree import Node, Path, SlotPath, Tokens, Tree
 
 TargetAt = Callable[[Tokens], Array]  # tokens since the root -> p [vocab], after temperature and processors
-Form = Literal["recursive", "single_draw"]
+# One node: p [vocab], children, rule, randomness, depth -> the accepted child's token or None, and the token emitted.
+Step = Callable[[Array, Children, Rule, Choose, int], tuple[int | None, int]]
 
 
-def verify(tree: Tree, target_at: TargetAt, rule: Rule, choose: Choose, form: Form = "recursive") -> Path:
+def recursive_step(p: Array, children: Children, rule: Rule, choose: Choose, depth: int) -> tuple[int | None, int]:
+    """The paper's form: child after child against a running residual, then a draw from what is left."""
+    verdict = rule.recursive(p, children, choose, depth)
+    if verdict.accepted is not None:
+        return verdict.accepted, verdict.accepted
+    return None, choose(verdict.rest, Site("draw", depth))
+
+
+def single_draw_step(p: Array, children: Children, rule: Rule, choose: Choose, depth: int) -> tuple[int | None, int]:
+    """The torch sampler's form, equal in law: one draw, which accepts the child whose token it is."""
+    token = choose(rule.single_draw(p, children, choose, depth), Site("draw", depth))
+    proposed = (*children.anchors, *children.fillers, *(() if children.probe is None else (children.probe,)))
+    return (token if token in proposed else None), token
+
+
+def verify(tree: Tree, target_at: TargetAt, rule: Rule, choose: Choose, step: Step = recursive_step) -> Path:
     """Walk down the tree while children are accepted; emit one token more, which no child proposed."""
     accepted: list[Node] = []
     path: SlotPath = ()
     tokens: Tokens = ()
     while True:
         p = target_at(tokens)
-        child, token = step(p, survivors(tree, path, len(p)), rule, choose, len(path), form)
+        child, token = step(p, survivors(tree, path, len(p)), rule, choose, len(path))
         tokens = (*tokens, token)
         if child is None:
             return Path(tuple(accepted), tokens)
         node = next(node for node in tree.children(path) if node.token == child)
         accepted.append(node)
         path = node.path
-
-
-def step(p: Array, children: Children, rule: Rule, choose: Choose, depth: int, form: Form) -> tuple[int | None, int]:
-    """One node: the accepted child's token or None, and the token emitted. p [vocab] is the target there."""
-    draw = Site("draw", depth)
-    if form == "recursive":
-        verdict: Verdict = rule.recursive(p, children, choose, depth)
-        if verdict.accepted is not None:
-            return verdict.accepted, verdict.accepted
-        return None, choose(verdict.rest, draw)
-    token = choose(rule.single_draw(p, children, choose, depth), draw)
-    proposed = (*children.anchors, *children.fillers, *(() if children.probe is None else (children.probe,)))
-    return (token if token in proposed else None), token
 
 
 def survivors(tree: Tree, path: SlotPath, vocab: int) -> Children:

@@ -16,7 +16,7 @@ from reference.decoding import Grow, Sampler, decode, play_round
 from reference.methods import METHODS
 from reference.tree import Path as Emitted
 from reference.tree import Tokens
-from reference.verification import Form, step, survivors
+from reference.verification import Step, recursive_step, single_draw_step, survivors
 from rheo.config import Config
 from tests.conftest import SHARED_CASES
 from verify.cases import Case, load
@@ -137,24 +137,24 @@ def test_two_rounds_together_have_the_law_of_the_target(
     count_laws(1)
 
 
-def sampler_of(case: Case, method: str, lazy: bool, form: Form = "recursive") -> Sampler:
+def sampler_of(case: Case, method: str, lazy: bool, step: Step = recursive_step) -> Sampler:
     toy = case.toy
-    return Sampler(toy.target.exact, toy.draft.exact, case.config, METHODS[method], grower(lazy), form)
+    return Sampler(toy.target.exact, toy.draft.exact, case.config, METHODS[method], grower(lazy), step)
 
 
 def grower(lazily: bool) -> Grow:
     return lazy.grow if lazily else growth.grow
 
 
-@pytest.mark.parametrize("form", ["recursive", "single_draw"])
+@pytest.mark.parametrize("step", [recursive_step, single_draw_step])
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kind", ["any", "ties", "zeros", "mixed"])
 def test_whole_rounds_enumerated_decision_by_decision_have_the_composed_law(
-    kind: str, method: str, form: Form, count_laws: Callable[[int], None]
+    kind: str, method: str, step: Step, count_laws: Callable[[int], None]
 ) -> None:
     """The law is composed step by step; this runs growth and verification as one, probes drawn eagerly."""
     case = Case(kind, random_toy(3, 3, 2, kind), Config(1, 3, 2, 2, 5, None, Fraction(1, 2)))
-    sampler = sampler_of(case, method, lazy=False, form=form)
+    sampler = sampler_of(case, method, lazy=False, step=step)
 
     def run(choose: Choose) -> Emitted:
         return play_round(sampler, (), choose)
@@ -182,7 +182,7 @@ def test_the_single_draw_form_of_a_rule_has_the_law_of_its_recursion(kind: str, 
                 continue
             seen.add(step_key(tokens, children))
             single: dict[tuple[int | None, int], Fraction] = {}
-            run = partial(step, p, children, rule, depth=len(path), form="single_draw")
+            run = partial(single_draw_step, p, children, rule, depth=len(path))
             for fall in enumerate_outcomes(run):
                 single[fall.result] = single.get(fall.result, Fraction(0)) + fall.mass
             assert single == step_law(p, children, rule, len(path))

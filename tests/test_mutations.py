@@ -109,7 +109,7 @@ MUTATIONS = [
         "beside = p.clone()",
     ),
     Mutation(
-        "torch takes the support's edge by whatever order",
+        "torch chooses the beam by whatever order",
         "rheo/growth.py",
         "keys.topk(min(config.beam, keys.shape[1]))",
         "child_scores.topk(min(config.beam, keys.shape[1]))",

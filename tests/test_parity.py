@@ -13,14 +13,14 @@ from reference.methods import METHODS
 from rheo.config import Config
 from verify.cases import Case
 from verify.cells import ONE_BELOW
-from verify.parity import FunctionPair, Logits, boundary_rows, disagreements, toy_logits
+from verify.parity import FunctionPair, Logits, boundary_rows, disagreements, toy_disagreements
+from verify.precision import PRECISIONS
 from verify.random_toys import KINDS, random_toy
-from verify.torch_toys import ToyPair, automaton
 from verify.toys import Tokens
 
 pytestmark = pytest.mark.exact
 
-SLACK = {torch.float64: 1e-12, torch.float32: 1e-5}
+SLACK = {precision.dtype: precision.slack for precision in PRECISIONS.values()}
 
 
 def random_logits(vocab: int, seed: int, dtype: torch.dtype, step: float, spread: float = 3.0) -> Logits:
@@ -97,16 +97,14 @@ def test_parity_at_other_temperatures_and_anchors(anchors: int, temperature: flo
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
-def test_parity_on_toys_with_zeros_ties_and_disjoint_supports(kind: str, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("dtype", PRECISIONS)
+def test_parity_on_toys_with_zeros_ties_and_disjoint_supports(kind: str, dtype: str) -> None:
     for number, (anchors, support) in enumerate([(0, None), (1, 3), (2, None)]):
         config = Config(anchors, 4, 2, 3, 9, support, 1.0)
         case = Case(kind, random_toy(number, 5, 3, kind), config)
         numbers = uniforms(config, 12, seed=number)
         for method in METHODS:
-            pair = ToyPair(automaton(case.toy, dtype), torch.zeros(len(numbers), dtype=torch.int64))
-            found = disagreements(pair, toy_logits(case.toy, dtype), config, method, numbers, SLACK[dtype])
-            assert [d.line for d in found if not d.near] == []
+            assert toy_disagreements(case, method, PRECISIONS[dtype], numbers) == []
 
 
 def test_the_boundary_uniforms_are_zero_and_one_minus_an_ulp() -> None:

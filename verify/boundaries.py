@@ -31,7 +31,7 @@ class Class:
 
     def prefix(self, i: int) -> Key:
         """What the boundaries of the i-th probe depend on: everything drawn before it."""
-        return ("probe", *((p.site, p.index) for p in self.probes[:i]), self.probes[i].site)
+        return ("probe", *((probe.site, probe.index) for probe in self.probes[:i]), self.probes[i].site)
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Boundary:
 
 def query_of(each: Class, case: Case, probes: dict[int, float], route: tuple[Turn, ...], others: float = 0.5) -> Query:
     """Uniforms that lead to the class and down the route: the middles of all cells, unless `probes` says otherwise."""
-    middles = {case.config.expansion(p.site.depth, p.site.rank): p.cell.middle for p in each.probes}
+    middles = {case.config.expansion(probe.site.depth, probe.site.rank): probe.cell.middle for probe in each.probes}
     coins = {depth: turn.coin.middle for depth, turn in enumerate(route)}
     draws = {depth: turn.draw.middle for depth, turn in enumerate(route)}
     return Query({**middles, **probes}, coins, draws, others)

@@ -22,7 +22,7 @@ from reference.rules.children import Children
 from reference.slots import SlotPlan
 from reference.tree import SlotPath, Tokens, Tree
 from reference.truncation import truncate
-from reference.verification import TargetAt, step, survivors
+from reference.verification import TargetAt, single_draw_step, survivors
 from verify.cases import Case
 from verify.enumeration import Decision, enumerate_outcomes
 from verify.laws import draft_of, step_key
@@ -135,7 +135,7 @@ def turns(p: Array, children: Children, rule: Rule, depth: int) -> list[Turn]:
     Where the weights are floats, slivers that rounding alone made are left out.
     """
     found = []
-    for outcome in enumerate_outcomes(lambda choose: step(p, children, rule, choose, depth, "single_draw")):
+    for outcome in enumerate_outcomes(lambda choose: single_draw_step(p, children, rule, choose, depth)):
         if isinstance(outcome.mass, float) and outcome.mass < _SLIVER:
             continue
         cell = {d.site.name: cells(d.weights)[d.index] for d in outcome.decisions}

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from reference.methods import METHODS
 from verify.cases import Case, load, save
@@ -20,17 +19,14 @@ from verify.controls import CONTROLS, judge
 from verify.enumeration import TooManyOutcomesError
 from verify.judgement import Judgement, judge_reference, judge_torch, plain
 from verify.laws import classes_of, draft_of
-from verify.parity import boundary_rows, disagreements, toy_logits
+from verify.parity import boundary_rows, toy_disagreements
 from verify.precision import PRECISIONS
-from verify.torch_toys import ToyPair, automaton
 
 DATA = Path(__file__).parent / "data"
 
 CLASS_LIMIT = 20_000  # trees enumerated before a check is given up as inconclusive
 LAYERED_LIMIT = 2_000  # trees of layered growth, every probe drawn, for the comparison with lazy growth
 _RANDOM_ROWS = 24
-# How far rounding may move a boundary before parity counts a difference as a fault.
-_SLACK = {"float64": 1e-12, "float32": 1e-5}
 
 
 class Status(IntEnum):
@@ -129,13 +125,9 @@ def _torch(case: Case, method: str, accepted: float | None, dtype: str) -> Check
 
 
 def _parity(case: Case, method: str, _: float | None, dtype: str) -> Check:
-    config = case.config
-    random = np.random.default_rng(0).random((_RANDOM_ROWS, config.decisions))
-    numbers = np.concatenate([boundary_rows(config), random])
-    kind = PRECISIONS[dtype].dtype
-    pair = ToyPair(automaton(case.toy, kind), torch.zeros(len(numbers), dtype=torch.int64))
-    found = disagreements(pair, toy_logits(case.toy, kind), config, method, numbers, _SLACK[dtype])
-    faults = [d.line for d in found if not d.near]
+    random = np.random.default_rng(0).random((_RANDOM_ROWS, case.config.decisions))
+    numbers = np.concatenate([boundary_rows(case.config), random])
+    faults = toy_disagreements(case, method, PRECISIONS[dtype], numbers)
     status = Status.LOSSY if faults else Status.LOSSLESS
     return Check(case.name, method, f"parity {dtype}", status, detail="; ".join(faults[:3]))
 

@@ -14,8 +14,6 @@ from verify.laws import Law, exact_law, sequences, target_of, total_variation
 from verify.precision import PRECISIONS
 from verify.torch_law import measure
 
-BACKENDS = ("reference", "torch")
-
 
 @dataclass(frozen=True)
 class Judgement:

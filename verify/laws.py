@@ -14,7 +14,7 @@ from reference.methods import Method
 from reference.rules import Rule
 from reference.rules.children import Children
 from reference.tree import SlotPath, Tokens, Tree
-from reference.verification import TargetAt, step, survivors
+from reference.verification import TargetAt, recursive_step, survivors
 from rheo.config import Config
 from verify.cases import Case
 from verify.enumeration import Outcome, enumerate_outcomes
@@ -89,7 +89,7 @@ def step_law(p: Array, children: Children, rule: Rule, depth: int) -> StepLaw:
     if not (children.anchors or children.fillers) and children.probe is None:
         return {(None, token): mass for token, mass in enumerate(p) if mass > 0}
     law: StepLaw = {}
-    for outcome in enumerate_outcomes(lambda choose: step(p, children, rule, choose, depth, "recursive")):
+    for outcome in enumerate_outcomes(lambda choose: recursive_step(p, children, rule, choose, depth)):
         law[outcome.result] = law.get(outcome.result, 0) + outcome.mass
     return law
 

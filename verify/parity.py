@@ -6,7 +6,7 @@ The reference takes its single-draw form, whose law the exact tier shows to be t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -19,14 +19,17 @@ from reference.distributions import Array, temper
 from reference.methods import METHODS as REFERENCE
 from reference.tree import Path, Tree
 from reference.truncation import weights_from_logits
-from reference.verification import verify
+from reference.verification import single_draw_step, verify
 from rheo.config import Config
 from rheo.decoding import Pair, Sampler, play_round
 from rheo.methods import METHODS
 from rheo.tree import Frontier
 from rheo.tree import Tree as TorchTree
 from rheo.uniforms import split_uniforms
+from verify.cases import Case
 from verify.cells import ONE_BELOW
+from verify.precision import Precision
+from verify.torch_toys import ToyPair, automaton
 from verify.toys import Table, Tokens, Toy
 
 Logits = Callable[[Tokens], Tensor]  # tokens since the root -> logits [V]
@@ -36,7 +39,6 @@ Logits = Callable[[Tokens], Tensor]  # tokens since the root -> logits [V]
 class Disagreement:
     """A round in which the two differ. near: some uniform lay within `slack` of a boundary, where rounding decides."""
 
-    row: int
     near: bool
     line: str
 
@@ -93,7 +95,7 @@ def disagreements(
         expected = _reference_round(logits, config, method, _reading(config, given, slack, near))
         seen = _seen(tree, row), tuple(path.tokens[row, : path.lengths[row]].tolist())
         if seen != expected:
-            found.append(Disagreement(row, bool(near), f"{method}: torch {seen}, reference {expected}"))
+            found.append(Disagreement(bool(near), f"{method}: torch {seen}, reference {expected}"))
     return found
 
 
@@ -108,9 +110,9 @@ def _reference_round(
     def target_at(tokens: Tokens) -> Array:
         return temper(weights_from_logits(target(tokens).numpy()), float(config.temperature))
 
-    plain = Config(**{**vars(config), "temperature": float(config.temperature)})
+    plain = replace(config, temperature=float(config.temperature))
     tree: Tree = growth.grow(draft_at, plain, REFERENCE[method].growth, choose)
-    path: Path = verify(tree, target_at, REFERENCE[method].rule, choose, "single_draw")
+    path: Path = verify(tree, target_at, REFERENCE[method].rule, choose, single_draw_step)
     return tuple((node.tokens, node.path[-1]) for node in tree.nodes), path.tokens
 
 
@@ -140,6 +142,14 @@ def _reading(config: Config, given: Sequence[float] | NDArray[np.float64], slack
         return inverse_cdf(weights, uniform)
 
     return choose
+
+
+def toy_disagreements(case: Case, method: str, precision: Precision, numbers: NDArray[np.float64]) -> list[str]:
+    """A line for every row of uniforms on a case where the two differ and rounding is no excuse."""
+    dtype = precision.dtype
+    pair = ToyPair(automaton(case.toy, dtype), torch.zeros(len(numbers), dtype=torch.int64))
+    found = disagreements(pair, toy_logits(case.toy, dtype), case.config, method, numbers, precision.slack)
+    return [difference.line for difference in found if not difference.near]
 
 
 def toy_logits(toy: Toy, dtype: torch.dtype) -> tuple[Logits, Logits]:

@@ -130,9 +130,9 @@ def trials_of(each: Class, stop: Stop, turn: Turn, case: Case, precision: Precis
     margin = precision.inside / float(turn.spread)
     for end in (0, 1):
         ends = {
-            case.config.expansion(p.site.depth, p.site.rank): p.cell.ends(precision.inside)[end]
-            for p in each.probes
-            if p.cell.width > 4 * precision.noise
+            case.config.expansion(probe.site.depth, probe.site.rank): probe.cell.ends(precision.inside)[end]
+            for probe in each.probes
+            if probe.cell.width > 4 * precision.noise
         }
         query = query_of(each, case, ends, stop.route, others=(0.0, ONE_BELOW)[end])
         plain = stop.children.probe is None
