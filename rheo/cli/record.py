@@ -31,7 +31,7 @@ _MOST_CONTEXTS = 20_000
     default=2,
     show_default=True,
     help="Last layers of the target that the draft leaves out. Overlap of the two, sum min(p, q), on "
-    "answers of SmolLM2 (30 layers): 1 0.55, 2 0.50 (like a trained EAGLE-3 head), 3 0.45, 4 0.39, 8 0.20.",
+    "answers of SmolLM2 (30 layers): 1 0.55, 2 0.50, 3 0.45, 4 0.39, 8 0.20.",
 )
 @click.option("--suite", help="humaneval, mt_bench, or a folder with a question.jsonl.")
 @click.option("--question", help="Identifier in the suite, or position counted from 0.  [default: 0]")
@@ -44,7 +44,13 @@ _MOST_CONTEXTS = 20_000
     help="Tokens of the target's greedy answer that come before the recording.",
 )
 @click.option("--vocab", type=click.IntRange(1), default=5, show_default=True, help="Tokens kept at each context.")
-@click.option("--scale", type=click.IntRange(1), default=1000, show_default=True, help="What each row sums to.")
+@click.option(
+    "--scale",
+    type=click.IntRange(1),
+    default=1000,
+    show_default=True,
+    help="About what each row sums to: every weight is rounded.",
+)
 @click.option("--anchors", type=int, default=1, show_default=True)
 @click.option("--slots", type=int, default=3, show_default=True)
 @click.option("--beam", type=int, default=2, show_default=True)
@@ -83,7 +89,7 @@ def record(
     # These pull in torch and transformers, which the rest of the command line need not wait for.
     from rheo.models.layer_skip import skip_last_layers
     from rheo.models.prompts import chat_ids, find_prompt, load_suite
-    from rheo.models.smollm2 import ModelError, load_target
+    from rheo.models.smollm2 import ModelError, load_target, require_libraries
     from verify import cases
     from verify.record import context_count, overlap
     from verify.record import record as record_case
@@ -93,12 +99,14 @@ def record(
         raise click.UsageError(f"--vocab and --depth make more than {_MOST_CONTEXTS} contexts")
     console = Console(stderr=True)
     try:
-        message = find_prompt(load_suite(suite), question or "0").turns[0] if suite else str(prompt)
-        with console.status(f"loading {target}"):
+        require_libraries(target)
+        with _stage(console, "reading the prompt"):
+            message = find_prompt(load_suite(suite), question or "0").turns[0] if suite else str(prompt)
+        with _stage(console, f"loading {target}"):
             _quieten_transformers()
             model, tokenizer = load_target(target)
             draft = skip_last_layers(model, skip_layers)
-        with console.status("advancing"):
+        with _stage(console, "advancing"):
             prefix = _continued(model, chat_ids(tokenizer, message), advance)
         with _progress(console, total, tokenizer if verbose else None) as on_context:
             document = record_case(model, draft, prefix, vocab, config, scale=scale, on_context=on_context)
@@ -108,7 +116,16 @@ def record(
         write_text(output, text)
     except (ModelError, ValueError, OSError) as error:
         raise click.ClickException(" ".join(str(error).split())) from error
-    click.echo(f"{output}: {total} contexts of {vocab} tokens, mean overlap {overlap(document):.3f}")
+    click.echo(f"{output}: {total} contexts of {vocab} tokens, mean overlap {overlap(document):.3f} over those")
+
+
+@contextmanager
+def _stage(console: Console, name: str) -> Iterator[None]:
+    """Say what is being done: a spinner on a terminal, a line elsewhere."""
+    if not console.is_terminal:
+        console.print(name, highlight=False)
+    with console.status(name):
+        yield
 
 
 def _config(temperature: str, **shape: Any) -> dict[str, Any]:

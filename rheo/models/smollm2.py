@@ -69,12 +69,17 @@ def load_target(
     dtype: of the weights; losslessness on a real model means float32.
     ModelError if a library is missing or the model cannot be loaded.
     """
+    require_libraries(name)
+    source = str(_smollm2_folder()) if name == "smollm2" else name
+    return _load(source, dtype=dtype)
+
+
+def require_libraries(name: str) -> None:
+    """ModelError naming what `load_target(name)` would miss."""
     needed = _NEEDED if name == "smollm2" else _NEEDED[:1]
     missing = [library for library in needed if find_spec(library) is None]
     if missing:
-        raise ModelError(f'{", ".join(missing)} not installed; run: pip install "rheosampling[models]"')
-    source = str(_smollm2_folder()) if name == "smollm2" else name
-    return _load(source, dtype=dtype)
+        raise ModelError(f'{", ".join(missing)} not installed; they come with the extra "models" of rheosampling')
 
 
 def _installed_file(package: str, member: str) -> Path | None:
