@@ -8,6 +8,9 @@ import numpy as np
 
 from reference.distributions import Array, normalise
 
+# Far enough above the smallest float for a normalised weight to stay positive.
+_SMALLEST = 1e-300
+
 
 @dataclass(frozen=True)
 class Draft:
@@ -28,7 +31,9 @@ def truncate(weights: Array, support: int | None) -> Draft:
 
 
 def weights_from_logits(logits: Array) -> Array:
-    """float64 weights [n] of logits [n], the largest 1; only -inf becomes 0, an underflow stays positive."""
+    """float64 weights [n] of logits [n], the largest 1; only -inf becomes 0.
+
+    What underflows stays positive, but all of it is the same: floats hold no weights below that.
+    """
     shifted = logits.astype(np.float64) - logits.max()
-    smallest = np.nextafter(0.0, 1.0)
-    return np.where(np.isneginf(shifted), 0.0, np.maximum(np.exp(shifted), smallest))
+    return np.where(np.isneginf(shifted), 0.0, np.maximum(np.exp(shifted), _SMALLEST))

@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -31,7 +32,7 @@ def progress(total: int) -> Iterator[Callable[[str], None]]:
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=total, completed=-1)
-        yield lambda text: bar.update(task, advance=1, description=text)
+        yield lambda text: bar.update(task, advance=1, description=escape(text))
 
 
 def law_table(records: list[Record]) -> None:
@@ -41,13 +42,13 @@ def law_table(records: list[Record]) -> None:
         posterior = {True: "ok", False: "[bold red]wrong[/]", None: "-"}[r["posterior_ok"]]
         lossless = _MARK["lossless" if r["lossless"] else "lossy"]
         numbers = (short(r["tv"]), short(r["accepted"]), short(r["tau"]), str(r["classes"]))
-        table.add_row(PurePath(r["case"]).stem, r["method"], *numbers, lossless, posterior)
+        table.add_row(escape(PurePath(r["case"]).stem), r["method"], *numbers, lossless, posterior)
     Console(stderr=True).print(table)
 
 
-def verify_table(record: Record) -> None:
+def verify_table(record: Record, on_stderr: bool = False) -> None:
     """The record of `rheo verify`: a line a case, the controls, how to replay failures, the verdict."""
-    console = Console()
+    console = Console(stderr=on_stderr)
     cases: dict[str, list[Record]] = defaultdict(list)
     for check in record["checks"]:
         cases[check["case"]].append(check)
@@ -58,7 +59,7 @@ def verify_table(record: Record) -> None:
     for case, checks in cases.items():
         accepted = {check["method"]: decimal(check["accepted"]) for check in reversed(checks) if check["accepted"]}
         marks = [_marks(methods, [check for check in checks if check["check"] == name]) for name in names]
-        table.add_row(PurePath(case).stem, *(accepted.get(m, "-") for m in methods), *marks)
+        table.add_row(escape(PurePath(case).stem), *(accepted.get(m, "-") for m in methods), *marks)
     if cases:
         console.print(table)
     controls = _table("control that must fail", "fault", "TV", "found")
@@ -67,10 +68,12 @@ def verify_table(record: Record) -> None:
         controls.add_row(control["case"].removeprefix("control "), control["detail"], short(control["tv"]), found)
     console.print(controls)
     for replay in record["replay"]:
-        console.print(f"[red]{replay['check']}, {replay['method']}: {replay['detail'] or 'lossy'}[/]", highlight=False)
-        console.print(f"  replay: {replay['command']}", soft_wrap=True, highlight=False)
+        line = f"{replay['check']}, {replay['method']}: {replay['detail'] or 'lossy'}"
+        console.print(line, style="red", markup=False, highlight=False)
+        console.print(f"  replay: {replay['command']}", soft_wrap=True, markup=False, highlight=False)
     for check in (check for check in record["checks"] if check["status"] == "inconclusive"):
-        console.print(f"[yellow]{check['case']}, {check['method']}: {check['detail']}[/]", highlight=False)
+        line = f"{check['case']}, {check['method']}: {check['detail']}"
+        console.print(line, style="yellow", markup=False, highlight=False)
     console.print(_verdict(record), highlight=False)
 
 
@@ -122,9 +125,9 @@ def _number(value: str | float) -> float:
     return int(numerator) / int(denominator) if denominator else float(numerator)
 
 
-def bench_tables(record: Record) -> None:
+def bench_tables(record: Record, on_stderr: bool = False) -> None:
     """The record of `rheo bench sampler`: medians and ratios of every setting, then the toys."""
-    console = Console()
+    console = Console(stderr=on_stderr)
     for key, title in (("median_ms", "median milliseconds a round"), ("ratio", "ratio")):
         names = list(dict.fromkeys(name for setting in record["settings"] for name in setting[key]))
         table = _table("V", "batch", "thr.", *(_head(name) for name in names), title=title)

@@ -31,7 +31,7 @@ class Config:
     depth: D, deepest drafted node.
     budget: R, drafted nodes kept after reranking (the root is not counted).
     support: S, draft tokens kept by truncation; None keeps the whole vocabulary.
-    temperature: T, 0 or at least 1e-30; 0 means argmax. A Fraction whose inverse is an integer keeps laws exact.
+    temperature: T, 0 or from 1e-30 to 1e30; 0 means argmax. A Fraction whose inverse is an integer keeps laws exact.
 
     Raises ConfigError naming the first setting outside its domain.
     """
@@ -72,14 +72,15 @@ class Config:
         return 0 if depth == 0 else 1 + (depth - 1) * self.beam + rank
 
 
-# Below this, logits divided by T leave the range of float32.
+# Below this, and above its inverse, logits divided by T leave the range of float32.
 LEAST_TEMPERATURE = 1e-30
 
 
 def require_temperature(value: Fraction | float) -> None:
-    """ConfigError unless the temperature is 0, or finite and at least LEAST_TEMPERATURE."""
-    if value != 0 and not LEAST_TEMPERATURE <= value < float("inf"):
-        raise ConfigError("temperature", f"must be 0, or finite and at least {LEAST_TEMPERATURE}, got {value}")
+    """ConfigError unless the temperature is 0, or between LEAST_TEMPERATURE and its inverse."""
+    if value != 0 and not LEAST_TEMPERATURE <= value <= 1 / LEAST_TEMPERATURE:
+        bounds = f"{LEAST_TEMPERATURE} and {1 / LEAST_TEMPERATURE:.0e}"
+        raise ConfigError("temperature", f"must be 0, or between {bounds}, got {str(value)[:40]}")
 
 
 def _require_integer(key: str, value: object, least: int) -> None:

@@ -45,7 +45,12 @@ class Sampler:
 
 @torch.inference_mode()
 def play_round(sampler: Sampler, pair: Pair, uniforms: Uniforms) -> tuple[Tree, Path]:
-    """One round for N requests: 1 to depth + 1 tokens each. Raises ValueError as `verify` does."""
+    """One round for N requests: 1 to depth + 1 tokens each. Raises ValueError as `grow` and `verify` do.
+
+    The tensors it returns are inference tensors: clone them before changing them in place.
+    """
+    if uniforms.draw.shape[-1] != sampler.config.depth + 1:
+        raise ValueError(f"uniforms are for depth {uniforms.draw.shape[-1] - 1}, not {sampler.config.depth}")
     tree = grow(pair.draft, uniforms.probe, sampler.config, sampler.method.growth)
     further = (sampler.process,) if sampler.process else ()
     process = chain(temperature(sampler.config.temperature), *further)

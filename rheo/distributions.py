@@ -62,23 +62,25 @@ def residual(p: Tensor, tokens: Tensor, law: Tensor) -> Tensor:
 def inverse_cdf(weights: Tensor, uniform: Tensor) -> Tensor:
     """The first index whose cumulative weight exceeds uniform x total. weights: [..., n] >= 0.
 
-    uniform: float64 [...] in [0, 1). Returns int64 [...]; n in a row of zeros. An index of weight zero is never
+    uniform: float64 [...] in [0, 1). Returns int64 [...]; n in a row of zeros or NaN. An index of weight zero is never
     returned, also when rounding lifts uniform x total up to the total. Sums are float64: cumulating 10^5 float32
     terms drifts.
     """
+    n = weights.shape[-1]
     goal = uniform.clamp(max=_BELOW_ONE).unsqueeze(-1)  # a share below 1, so that some index passes it
-    if weights.shape[-1] <= 2 * _BLOCK:
+    if n <= 2 * _BLOCK:
         cumulative = weights.cumsum(-1, dtype=torch.float64)
         return torch.searchsorted(cumulative, goal * cumulative[..., -1:], right=True).squeeze(-1)
-    short = -weights.shape[-1] % _BLOCK
+    short = -n % _BLOCK
     blocks = in_rows(functional.pad(weights, (0, short)) if short else weights, _BLOCK)
     sums = blocks.sum(-1, dtype=torch.float64)
     cumulative = sums.cumsum(-1)
     goal = goal * cumulative[..., -1:]
-    block = torch.searchsorted(cumulative, goal, right=True)
+    found = torch.searchsorted(cumulative, goal, right=True)
+    block = found.clamp(max=sums.shape[-1] - 1)  # in a row of zeros none is found
     before = cumulative.gather(-1, block) - sums.gather(-1, block)
     inside = blocks.gather(-2, block.unsqueeze(-1).expand(*block.shape, _BLOCK)).squeeze(-2)
     within = inside.cumsum(-1, dtype=torch.float64)
     # The block's own sum may be rounded otherwise than its cumulative one: stay inside it at both ends.
     rest = torch.minimum((goal - before).clamp(min=0.0), within[..., -1:] * _BELOW_ONE)
-    return (block * _BLOCK + torch.searchsorted(within, rest, right=True)).squeeze(-1)
+    return (found * _BLOCK + torch.searchsorted(within, rest, right=True)).clamp(max=n).squeeze(-1)

@@ -26,12 +26,18 @@ def verify(tree: Tree, target_logits: Tensor, uniforms: Uniforms, process: Proce
     with finished ones masked, so nothing waits for an accelerator until the result is handed over.
 
     Raises ValueError naming the first row, of the draft's or the target's logits, that holds NaN or +inf or is all
-    -inf; nothing is emitted then. ValueError on a shape that does not fit the tree.
+    -inf, or of the processed ones that leave no token; nothing is emitted then. ValueError on a shape that does not
+    fit the tree.
     """
     n, nodes = tree.tokens.shape
     steps = uniforms.draw.shape[1]
     if target_logits.ndim != 3 or target_logits.shape[:2] != (n, nodes + 1):
         raise ValueError(f"target logits must be [{n}, {nodes + 1}, V], got {list(target_logits.shape)}")
+    if uniforms.coin.shape != (n, steps - 1) or uniforms.draw.shape != (n, steps):
+        raise ValueError(
+            f"coins and draws must be [{n}, D] and [{n}, D + 1], got {list(uniforms.coin.shape)} and "
+            f"{list(uniforms.draw.shape)}"
+        )
     everywhere = survivors(tree, torch.float32 if target_logits.dtype in HALF else target_logits.dtype)
     vocab = target_logits.shape[-1]
     logits = target_logits.flatten(0, 1)
@@ -39,7 +45,7 @@ def verify(tree: Tree, target_logits: Tensor, uniforms: Uniforms, process: Proce
     row = torch.zeros(n, dtype=torch.int64, device=names.device)
     first = counting(n, row.device) * (nodes + 1)  # rows of all requests are numbered through
     going = row == 0
-    tokens, rows = [], []
+    tokens, rows, lost = [], [], []
     for depth in range(steps):
         here = first + row
         chosen = logits.index_select(0, here)
@@ -48,6 +54,7 @@ def verify(tree: Tree, target_logits: Tensor, uniforms: Uniforms, process: Proce
             weights = rule(weights, at(everywhere, here), uniforms.coin[:, depth])
         token = inverse_cdf(weights, uniforms.draw[:, depth])
         tokens.append(torch.where(going, token, -1))
+        lost.append(torch.where(going & (token >= vocab), row, -1))
         accepted, node = (names == torch.add(token, row, alpha=vocab).unsqueeze(-1)).max(-1)
         going = going & accepted
         row = torch.where(going, node + 1, row)
@@ -56,6 +63,7 @@ def verify(tree: Tree, target_logits: Tensor, uniforms: Uniforms, process: Proce
             break
     check_drafts(tree)
     check_targets(tree, target_logits)
+    check_draws(torch.stack(lost, -1))
     emitted, drafted = (pad(torch.stack(found, -1), (0, steps - len(found)), value=-1) for found in (tokens, rows))
     return Path(emitted, drafted, (emitted >= 0).sum(-1))
 
@@ -104,3 +112,12 @@ def check_targets(tree: Tree, target_logits: Tensor) -> None:
     if bool(fault.any()):
         request, row = fault.nonzero()[0].tolist()
         raise ValueError(f"target logits of request {request}, row {row}: NaN, +inf or all -inf")
+
+
+def check_draws(lost: Tensor) -> None:
+    """ValueError naming the request and row [N, steps] (-1: none) whose processed logits ruled out every token."""
+    if bool((lost >= 0).any()):
+        request, step = (lost >= 0).nonzero()[0].tolist()
+        raise ValueError(
+            f"target logits of request {request}, row {int(lost[request, step])}: no token is left of them"
+        )

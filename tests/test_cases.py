@@ -72,7 +72,7 @@ BAD = [
     (["config"], 5, "config: must be an object"),
     (["expect", "rheo", "tau"], "1", "expect.rheo.tau: unknown key"),
     (["expect", "rheo", "tv"], 0, "expect.rheo.tv: must be a string"),
-    (["expect", "rheo", "classes"], "2", "expect.rheo.classes: must be an integer"),
+    (["expect", "rheo", "classes"], "2", "expect.rheo.classes: must be a positive integer"),
 ]
 
 

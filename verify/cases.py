@@ -17,8 +17,10 @@ from verify.toys import Table, Tokens, Toy, Weights
 _KEYS = {"vocab", "config", "default", "p", "q", "expect"}
 _OPTIONAL_CONFIG = {"support", "temperature"}
 _EXPECT_KEYS = {"tv", "accepted", "classes"}
-_PREFIX = re.compile(r"(?:0|[1-9][0-9]*)(?:,(?:0|[1-9][0-9]*))*")
-_RATIONAL = re.compile(r"[0-9]+(?:/[0-9]+)?")
+_PREFIX = re.compile(r"(?:0|[1-9][0-9]{0,17})(?:,(?:0|[1-9][0-9]{0,17}))*")
+_RATIONAL = re.compile(r"[0-9]{1,2000}(?:/[0-9]{1,2000})?")
+# Powers beyond this make fractions of a length that nothing can be done with; floats then take over.
+_LARGEST_POWER = 256
 
 
 class CaseError(ValueError):
@@ -26,7 +28,7 @@ class CaseError(ValueError):
 
     def __init__(self, name: str, key: str, reason: str) -> None:
         where = f"{name}: {key}: " if key else f"{name}: "
-        super().__init__(where + reason)
+        super().__init__(" ".join((where + reason).split()))
 
 
 @dataclass(frozen=True)
@@ -40,16 +42,16 @@ class Case:
 
     @property
     def rational(self) -> bool:
-        """Whether everything stays rational at its temperature: T is 0, or 1/T an integer."""
+        """Whether everything stays rational at its temperature: T is 0, or 1/T an integer (of at most 256)."""
         temperature = Fraction(self.config.temperature)
-        return temperature == 0 or (1 / temperature).denominator == 1
+        return temperature == 0 or ((1 / temperature).denominator == 1 and 1 / temperature <= _LARGEST_POWER)
 
 
 def load(path: str | Path) -> Case:
     """The case in a file. CaseError on anything wrong with it, a missing file included."""
     name = str(path)
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise CaseError(name, "", error.strerror or str(error)) from None
     except UnicodeDecodeError as error:
@@ -150,7 +152,7 @@ class _Reader:
             return Fraction(value)
         if isinstance(value, str) and _RATIONAL.fullmatch(value) and not re.search(r"/0+$", value):
             return Fraction(value)
-        self.fail("config.temperature", f'must be an integer >= 0 or a string such as "1/2", got {value!r}')
+        self.fail("config.temperature", f'must be an integer >= 0 or a string such as "1/2", got {str(value)[:40]!r}')
 
     def table(self, key: str, default: Any, listed: Any, vocab: int) -> Table:
         if not isinstance(listed, dict):
@@ -192,9 +194,10 @@ class _Reader:
             for name in ("tv", "accepted"):
                 text = wanted.get(name, "0")
                 if not isinstance(text, str) or not _RATIONAL.fullmatch(text) or re.search(r"/0+$", text):
-                    self.fail(f"{key}.{name}", f'must be a string such as "1851/1849", got {text!r}')
-            if not _is_integer(wanted.get("classes", 1)):
-                self.fail(f"{key}.classes", f"must be an integer, got {wanted['classes']!r}")
+                    self.fail(f"{key}.{name}", f'must be a string such as "1851/1849", got {str(text)[:40]!r}')
+            classes = wanted.get("classes", 1)
+            if not _is_integer(classes) or classes < 1:
+                self.fail(f"{key}.classes", f"must be a positive integer, got {classes!r}")
         return values
 
     def keys(self, key: str, value: Any, known: set[str], required: set[str]) -> None:
@@ -209,7 +212,7 @@ class _Reader:
                 self.fail(prefix + name, "is missing")
 
     def fail(self, key: str, reason: str) -> NoReturn:
-        raise CaseError(self.name, key, " ".join(reason.split()))
+        raise CaseError(self.name, key, reason)
 
 
 def _is_integer(value: Any) -> bool:

@@ -105,8 +105,10 @@ def verdict(status: Status, checks: Iterable[Check]) -> str:
 
 
 def save_failure(case: Case, check: Check, folder: Path) -> Path:
-    """A file that replays a failed check: `rheo verify` on it runs the same checks again."""
-    path = folder / f"{Path(case.name).stem}-{check.method}-{check.check.replace(' ', '-')}.json"
+    """A file that replays a failed check: `rheo verify` on it runs the same checks again. No file is replaced."""
+    stem = f"{Path(case.name).stem}-{check.method}-{check.check.replace(' ', '-')}"
+    names = (f"{stem}.json", *(f"{stem}-{i}.json" for i in range(2, 10_000)))
+    path = next(folder / name for name in names if not (folder / name).exists())
     save(case, path)
     return path
 
@@ -156,16 +158,12 @@ def _judged(check: str, judgement: Judgement, faults: list[str], unexpected: lis
 def _unexpected(judgement: Judgement) -> list[str]:
     """Where the case says what must come out, and something else did."""
     wanted, seen = judgement.case.expect.get(judgement.method, {}), judgement.record()
-    wrong = []
-    for key, value in wanted.items():
-        agrees = (
-            value == seen[key]
-            if key == "classes" or not judgement.case.rational
-            else Fraction(value) == Fraction(seen[key])
-        )
-        if not agrees:
-            wrong.append(f"{key} is {seen[key]}, expected {value}")
-    return wrong
+    tolerance = 0 if judgement.case.rational else 1e-9
+    return [
+        f"{key} is {seen[key]}, expected {value}"
+        for key, value in wanted.items()
+        if abs(Fraction(value) - Fraction(seen[key])) > tolerance
+    ]
 
 
 def _misshapen(case: Case, method: str) -> list[str]:

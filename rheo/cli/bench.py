@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from rheo.files import write_text
+from rheo.files import require_writable, write_text
 
 
 @click.group()
@@ -36,8 +36,8 @@ def sampler(
     from rheo.config import Config
     from verify import sampler_bench
 
-    if json_path is not None and not json_path.parent.is_dir():
-        raise click.UsageError(f"--json: no folder {json_path.parent}")
+    if json_path is not None:
+        require_writable(json_path)
     if threads is not None:
         torch.set_num_threads(threads)
     todo = list(sampler_bench.settings(vocab, batch))
@@ -51,7 +51,7 @@ def sampler(
             few = max(3, repeats // (1 + size * requests // 1_000_000))
             results.append(sampler_bench.bench_setting(Config(), size, requests, few))
     record = {"schema": 1, "settings": results, "toys": toys}
-    bench_tables(record)
+    bench_tables(record, on_stderr=json_path is not None)
     if json_path is not None:
         write_text(json_path, json.dumps(record, indent=1) + "\n")
     return 0

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
+from types import FrameType
 
 import click
 
@@ -13,7 +15,7 @@ _COMMANDS = {
     "record": "Turn a real target and draft into a case file.",
     "bench": "Measure what the sampler costs.",
 }
-INTERRUPTED = 130
+BAD_INPUT, INCONCLUSIVE, INTERRUPTED = 2, 3, 130
 
 
 class _Lazy(click.Group):
@@ -45,20 +47,40 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point: run, and turn every expected failure into one line and its exit status."""
+    interrupted = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        interrupted.append(number)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
     try:
         status = cli.main(standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         status = 0
     except click.ClickException as error:
-        click.echo(f"rheo: {' '.join(error.format_message().split())}", err=True)
-        status = 2
+        status = complain(error.format_message())
+    except OSError as error:
+        status = complain(f"{error.filename or 'output'}: {error.strerror or error}")
     except (click.Abort, KeyboardInterrupt):
         click.echo("rheo: interrupted", err=True)
         status = INTERRUPTED
-    except BrokenPipeError:
-        status = 0
+    except SystemExit:  # click's own answer to a closed pipe: what was not printed was not concluded
+        status = INCONCLUSIVE
+    except Exception:
+        # An interrupt in the middle of an import surfaces as whatever the half-imported module raises.
+        if not interrupted:
+            raise
+        click.echo("rheo: interrupted", err=True)
+        status = INTERRUPTED
     sys.exit(status or 0)
+
+
+def complain(message: str) -> int:
+    """One line on standard error; the status of bad input."""
+    click.echo(f"rheo: {' '.join(message.split())}", err=True)
+    return BAD_INPUT
 
 
 if __name__ == "__main__":

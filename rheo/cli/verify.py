@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rheo.files import write_text
+from rheo.files import require_writable, write_text
 
 if TYPE_CHECKING:
     from verify.cases import Case
@@ -33,8 +34,8 @@ def verify(cases: tuple[str, ...], json_path: Path | None, failures: Path) -> in
     """
     import torch
 
-    if json_path is not None and not json_path.parent.is_dir():
-        raise click.UsageError(f"--json: no folder {json_path.parent}")
+    if json_path is not None:
+        require_writable(json_path)
     from reports.console import progress, verify_table
     from verify import gate
     from verify.cases import CaseError, load
@@ -62,12 +63,15 @@ def verify(cases: tuple[str, ...], json_path: Path | None, failures: Path) -> in
             for check in gate.check_case(case):
                 checks.append(check)
                 if check.status is gate.Status.LOSSY:
-                    replays.append((check, gate.save_failure(case, check, failures)))
+                    try:
+                        replays.append((check, gate.save_failure(case, check, failures)))
+                    except OSError as error:  # the verdict matters more than its replay
+                        click.echo(f"rheo: --failures: {error.filename}: {error.strerror}", err=True)
     status = max(gate.overall(checks, controls), gate.Status.BAD_INPUT if bad else gate.Status.LOSSLESS)
     record = _record(gate.verdict(status, checks), checks, controls, replays, bad, time.monotonic() - started)
+    verify_table(record, on_stderr=json_path is not None)
     if json_path is not None:
         write_text(json_path, json.dumps(record, indent=1) + "\n")
-    verify_table(record)
     return int(status)
 
 
@@ -86,5 +90,5 @@ def _record(
         "checks": [check.record() for check in checks],
         "controls": [check.record() for check in controls],
         "bad_input": bad,
-        "replay": [{**check.record(), "command": f"rheo verify {path}"} for check, path in replays],
+        "replay": [{**check.record(), "command": f"rheo verify {shlex.quote(str(path))}"} for check, path in replays],
     }
