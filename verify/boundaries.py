@@ -37,12 +37,17 @@ class Class:
 @dataclass(frozen=True)
 class Boundary:
     """The end of a cell. A round played with `uniform` of the query moved is below it if the token at `place` of the
-    drafted tree, or of what was emitted, is at most (for a coin: exactly) `token`."""
+    drafted tree, or of what was emitted, is at most (for a coin: exactly) `token`.
+
+    spread: the probability of the coin's side it is on. other: the width of the cell that the step's other uniform must
+    hit for the boundary to show.
+    """
 
     query: Query
     uniform: tuple[str, int]
     at: Fraction
     spread: Fraction
+    other: Fraction
     place: int
     token: int
 
@@ -61,7 +66,7 @@ def probe_boundaries(each: Class, case: Case) -> Iterator[tuple[Key, Boundary]]:
         for k in inner(probe.law):
             uniform = ("probes", case.config.expansion(probe.site.depth, probe.site.rank))
             high, query = cells(probe.law)[k].high, query_of(each, case, {}, ())
-            boundary = Boundary(query, uniform, high, Fraction(1), probe.position, probe.tokens[k])
+            boundary = Boundary(query, uniform, high, Fraction(1), Fraction(1), probe.position, probe.tokens[k])
             yield (*each.prefix(i), k), boundary
 
 
@@ -74,15 +79,13 @@ def step_boundaries(each: Class, stop: Stop, case: Case) -> Iterator[tuple[Key, 
     if len(sides) > 1:
         accepting = next(t for t in stop.turns if t.coin.low == 0 and t.token == stop.children.probe)
         query = query_of(each, case, {}, (*stop.route, accepting))
-        yield (
-            ("coin", stop.key),
-            Boundary(query, ("coins", depth), accepting.coin.high, Fraction(1), depth, accepting.token),
-        )
+        high, width = accepting.coin.high, accepting.draw.width
+        yield ("coin", stop.key), Boundary(query, ("coins", depth), high, Fraction(1), width, depth, accepting.token)
     for side, turns in sides.items():
         for turn in turns[:-1]:
             query = query_of(each, case, {}, (*stop.route, turn))
             key = ("draw", stop.key, side, turn.token)
-            yield key, Boundary(query, ("draws", depth), turn.draw.high, turn.spread, depth, turn.token)
+            yield key, Boundary(query, ("draws", depth), turn.draw.high, turn.spread, side.width, depth, turn.token)
 
 
 def inner(law: Array) -> list[int]:
@@ -106,7 +109,8 @@ def locate(player: Player, boundaries: dict[Key, Boundary], precision: Precision
         played = player.play(numbers)
         return np.array([is_below(b, played, row) for row, b in enumerate(items)])
 
-    right = below(low) & ~below(high)
+    # Where the boundary may be 0 or 1 itself, no uniform need be beyond it.
+    right = (below(low) | (at <= within)) & (~below(high) | (at >= 1 - within))
     faults = [
         f"boundary of {b.uniform} is not within {w:.1e} of {b.at} under {b.query}"
         for b, w, ok in zip(items, within, right, strict=True)

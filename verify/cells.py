@@ -128,6 +128,11 @@ class Turn:
     token: int
     spread: Fraction
 
+    @property
+    def mass(self) -> Fraction:
+        """Its probability in the step."""
+        return self.coin.width * self.draw.width
+
 
 def turns(p: Array, children: Children, rule: Rule, depth: int) -> list[Turn]:
     """Every way one step can fall, by enumerating the single-draw form of its rule.
@@ -146,13 +151,17 @@ def turns(p: Array, children: Children, rule: Rule, depth: int) -> list[Turn]:
 
 @dataclass(frozen=True)
 class Stop:
-    """A kept node of a class (or the root) with the ways its step can fall, and the turns that lead to it."""
+    """A kept node of a class (or the root) with the ways its step can fall, and the turns that lead to it.
+
+    reach: the probability of coming there, given the class.
+    """
 
     path: SlotPath
     tokens: Tokens
     children: Children
     turns: tuple[Turn, ...]
     route: tuple[Turn, ...]
+    reach: Fraction
 
     @property
     def key(self) -> object:
@@ -162,17 +171,18 @@ class Stop:
 
 def walk(tree: Tree, target_at: TargetAt, rule: Rule, cache: dict[object, tuple[Turn, ...]]) -> Iterator[Stop]:
     """Every node of a tree that verification can reach, parents first; the route takes the likeliest turns."""
-    frontier: list[tuple[SlotPath, Tokens, tuple[Turn, ...]]] = [((), (), ())]
+    frontier: list[tuple[SlotPath, Tokens, tuple[Turn, ...], Fraction]] = [((), (), (), Fraction(1))]
     while frontier:
-        path, tokens, route = frontier.pop(0)
+        path, tokens, route, reach = frontier.pop(0)
         p = target_at(tokens)
         children = survivors(tree, path, len(p))
         key = step_key(tokens, children)
         if key not in cache:
             cache[key] = tuple(turns(p, children, rule, len(path)))
-        yield Stop(path, tokens, children, cache[key], route)
+        yield Stop(path, tokens, children, cache[key], route, reach)
         for node in tree.children(path):
             leading = [turn for turn in cache[key] if turn.child == node.token]
             if leading:
-                likeliest = max(leading, key=lambda turn: turn.coin.width * turn.draw.width)
-                frontier.append((node.path, node.tokens, (*route, likeliest)))
+                likeliest = max(leading, key=lambda turn: turn.mass)
+                further = reach * sum(turn.mass for turn in leading)
+                frontier.append((node.path, node.tokens, (*route, likeliest), further))

@@ -14,7 +14,11 @@ from reference.distributions import Array, Number
 Result = TypeVar("Result")
 
 
-class TooManyOutcomesError(RuntimeError):
+class InconclusiveError(RuntimeError):
+    """Neither a proof nor a finding: the case is out of reach."""
+
+
+class TooManyOutcomesError(InconclusiveError):
     """More outcomes than the caller is willing to enumerate."""
 
 

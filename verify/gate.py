@@ -16,7 +16,7 @@ from reference.methods import METHODS
 from verify.cases import Case, load, save
 from verify.classes import invariant_faults, layered_trees, merged
 from verify.controls import CONTROLS, judge
-from verify.enumeration import TooManyOutcomesError
+from verify.enumeration import InconclusiveError, TooManyOutcomesError
 from verify.judgement import Judgement, judge_reference, judge_torch, plain
 from verify.laws import classes_of, draft_of
 from verify.parity import boundary_rows, toy_disagreements
@@ -71,7 +71,7 @@ def check_case(case: Case, methods: Iterable[str] = tuple(METHODS)) -> Iterator[
         for name, run in CHECKS.items():
             try:
                 check = run(case, method, accepted)
-            except TooManyOutcomesError as error:
+            except InconclusiveError as error:
                 check = Check(case.name, method, name, Status.INCONCLUSIVE, detail=str(error))
             except Exception as error:  # whatever a broken sampler raises is a finding about it
                 check = Check(case.name, method, name, Status.LOSSY, detail=f"raised {error!r}")

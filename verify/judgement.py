@@ -10,6 +10,7 @@ from reference.distributions import Number
 from reference.methods import METHODS
 from verify.cases import Case
 from verify.classes import posterior_faults
+from verify.enumeration import InconclusiveError
 from verify.laws import Law, exact_law, sequences, target_of, total_variation
 from verify.precision import PRECISIONS
 from verify.torch_law import measure
@@ -79,9 +80,14 @@ def judge_reference(case: Case, method: str, limit: int | None = None) -> Judgem
 
 
 def judge_torch(case: Case, method: str, dtype: str = "float64", limit: int | None = None) -> Judgement:
-    """The torch sampler, driven through every class and cell; dtype: a key of PRECISIONS."""
+    """The torch sampler, driven through every class and cell; dtype: a key of PRECISIONS.
+
+    InconclusiveError where more than the tolerance lies behind cells too narrow to be driven through.
+    """
     precision = PRECISIONS[dtype]
     measured = measure(case, method, precision, limit)
+    if measured.assumed > precision.lossless:
+        raise InconclusiveError(f"a mass of {measured.assumed:.1e} lies behind cells too narrow for {dtype}")
     tv = float(total_variation(measured.law, target_of(case), case.config.depth + 1))
     return Judgement(
         case, method, "torch", tv, float(measured.law.accepted), measured.classes, measured.posterior_ok,

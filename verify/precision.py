@@ -21,5 +21,5 @@ class Precision:
 
 PRECISIONS = {
     "float64": Precision(torch.float64, 1e-13, 1e-14, 1e-12, 1e-12),
-    "float32": Precision(torch.float32, 1e-5, 1e-6, 1e-5, 1e-6),
+    "float32": Precision(torch.float32, 1e-5, 2e-7, 1e-5, 1e-6),
 }

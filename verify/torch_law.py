@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 
 import numpy as np
 import torch
@@ -38,6 +39,8 @@ class Measured:
 
     law: in floats. classes: how many. rounds: how many were played. faults: a line per outcome that did not come.
     narrow: ends not tried because their cell is narrower than the dtype's rounding (its boundaries are located).
+    assumed: probability of what could not be driven to, because some cell on the way is as narrow; there the
+    boundaries are taken to be the reference's.
     boundary_error: the largest distance of a boundary from its place in the reference, times its coin's probability.
     posterior_ok: every surviving probe's cells are as wide as q~ says; None where nothing is drawn.
     """
@@ -46,6 +49,7 @@ class Measured:
     classes: int
     rounds: int
     narrow: int
+    assumed: float
     boundary_error: float
     posterior_ok: bool | None
     faults: list[str]
@@ -73,17 +77,30 @@ def measure(case: Case, method: str, precision: Precision, limit: int | None = N
     known: dict[object, tuple[Turn, ...]] = {}
     trials: list[Trial] = []
     boundaries: dict[Key, Boundary] = {}
-    narrow = 0
+    narrow, assumed, least = 0, 0.0, 4 * precision.noise
+    taken: dict[Key, float] = {}
     for each in classes:
+        way = [probe.cell.width for probe in each.probes]
         boundaries.update(probe_boundaries(each, case))
         for stop in walk(each.tree, target_at, reference.rule, known):
-            boundaries.update(step_boundaries(each, stop, case))
+            here = float(prod(way) * stop.reach)
+            if min([*way, *(turn.mass for turn in stop.route)], default=1) <= least:
+                assumed += here
+                taken.update((key, float(b.at)) for key, b in step_boundaries(each, stop, case))
+                continue
+            for key, boundary in step_boundaries(each, stop, case):
+                if boundary.other > least:
+                    boundaries[key] = boundary
+                else:
+                    assumed += here * float(boundary.other)
+                    taken[key] = float(boundary.at)
             for turn in stop.turns:
-                wide = min(turn.draw.width, turn.coin.width) * turn.spread > 4 * precision.noise
+                wide = min(turn.draw.width, turn.coin.width) * turn.spread > least
                 narrow += 0 if wide else 2
                 trials += trials_of(each, stop, turn, case, precision) if wide else []
     faults = play_trials(player, trials)
-    located, lost = locate(player, boundaries, precision)
+    found, lost = locate(player, boundaries, precision)
+    located = {**taken, **found}
     faults += lost
     off = [abs(located[key] - float(b.at)) * float(b.spread) for key, b in boundaries.items()]
 
@@ -98,6 +115,7 @@ def measure(case: Case, method: str, precision: Precision, limit: int | None = N
         classes=len(classes),
         rounds=len(trials) + len(boundaries) * (HALVINGS + 2),
         narrow=narrow,
+        assumed=assumed,
         boundary_error=max(off, default=0.0),
         posterior_ok=all(x <= precision.lossless for x in drawn) if any(c.probes for c in classes) else None,
         faults=faults,

@@ -48,7 +48,7 @@ def law(
     The reference is exact, in Fractions printed as strings; torch is measured from outside, in floats.
     """
     from verify import cases as case_files
-    from verify.enumeration import TooManyOutcomesError
+    from verify.enumeration import InconclusiveError
     from verify.gate import Status
 
     if backend == "torch":
@@ -67,8 +67,8 @@ def law(
         except case_files.CaseError as error:
             click.echo(f"rheo: {error}", err=True)
             status = max(status, Status.BAD_INPUT)
-        except TooManyOutcomesError as error:
-            click.echo(f"rheo: {path}: {error}; --limit raises this", err=True)
+        except InconclusiveError as error:
+            click.echo(f"rheo: {path}: {error}", err=True)
             status = max(status, Status.INCONCLUSIVE)
     if records and not only_json:
         from reports.console import law_table
