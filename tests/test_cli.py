@@ -223,3 +223,81 @@ def test_the_example_in_the_documentation_is_a_case_that_gives_what_it_expects(r
     (tmp_path / "example.json").write_text(text.split("```json")[1].split("```")[0])
     status, out, _ = rheo("verify", tmp_path / "example.json", "--failures", tmp_path / "failures")
     assert (status, "verdict: lossless" in out) == (0, True)
+
+
+def test_a_parity_fault_makes_the_verdict_lossy(rheo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(gate, "toy_disagreements", lambda *_: ["torch there, reference here"])
+    status, out, _ = rheo("verify", TIES, "--failures", tmp_path)
+    assert status == 1
+    assert "torch there, reference here" in out
+    assert len(list(tmp_path.iterdir())) == 2 * len(METHODS)
+
+
+def test_a_check_that_raises_has_failed(rheo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    def broken(*_: object) -> list[str]:
+        raise RuntimeError("index out of bounds")
+
+    monkeypatch.setattr(gate, "toy_disagreements", broken)
+    status, out, _ = rheo("verify", TIES, "--failures", tmp_path)
+    assert status == 1
+    assert "index out of bounds" in out
+
+
+def test_failures_of_equal_names_keep_files_of_their_own(rheo, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    for name in ("a", "b [red]"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x.json").write_text(Path(TIES).read_text().replace('"373/240"', '"1"'))
+    folder = tmp_path / "kept [bold]"
+    status, out, _ = rheo("verify", tmp_path / "a" / "x.json", tmp_path / "b [red]" / "x.json", "--failures", folder)
+    assert status == 1
+    assert len(list(folder.iterdir())) == 2
+    assert "kept [bold]" in out.replace("\n", "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["verify", TIES, "--json", "/no/x.json"],
+        ["verify", TIES, "--json", "/dev/null"],
+        ["bench", "sampler", "--json", "/no/x"],
+    ],
+)
+def test_an_output_that_cannot_be_written_is_one_line_before_any_work(rheo, arguments: list[str]) -> None:  # type: ignore[no-untyped-def]
+    status, out, err = rheo(*arguments)
+    assert (status, out) == (2, "")
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ('"temperature": 1', '"temperature": "' + "9" * 5_000 + '"'),
+        ('"p": {', '"p": {"' + "9" * 5_000 + '": [1, 1, 1, 1], '),
+        ('"temperature": 1', '"temperature": 1' + "0" * 400),
+        ('"vocab"', '"a\\nb": 1, "vocab"'),
+    ],
+    ids=["temperature", "prefix", "hot", "line break"],
+)
+def test_long_numbers_are_one_line(rheo, tmp_path: Path, change: tuple[str, str]) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "case.json"
+    path.write_text(Path(TIES).read_text().replace(*change))
+    for command in (["law"], ["law", "--backend", "torch"], ["verify"]):
+        status, _, err = rheo(*command, path)
+        assert status == 2
+        assert len(err.splitlines()) == 1 or command == ["verify"]
+
+
+def test_an_expectation_at_an_irrational_temperature_is_compared_in_floats(rheo, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "hot.json"
+    expect = '"expect": {"topk": {"tv": "0", "accepted": "8601498770982469/10000000000000000", "classes": 1}}'
+    path.write_text(Path(HOT).read_text().rstrip().removesuffix("}").rstrip() + f",\n {expect}\n}}\n")
+    assert rheo("verify", path, "--failures", tmp_path / "f")[0] == 0
+
+
+def test_a_closed_pipe_is_not_called_lossy() -> None:
+    done = subprocess.run(
+        f"{sys.executable} -m rheo.cli.main law {TIES} {TIES} | true; exit ${{PIPESTATUS[0]}}",
+        shell=True, executable="/bin/bash", capture_output=True, text=True, cwd=ROOT, check=False,
+    )  # fmt: skip
+    assert done.returncode in (0, 3)
+    assert "Traceback" not in done.stderr

@@ -109,6 +109,12 @@ MUTATIONS = [
         "beside = p.clone()",
     ),
     Mutation(
+        "torch orders the frontier's children by score, not by slot path",
+        "rheo/growth.py",
+        "ranks = ranks_of(behind.gather(1, chosen))",
+        "ranks = counting(chosen.shape[1], device).expand_as(chosen)",
+    ),
+    Mutation(
         "torch chooses the beam by whatever order",
         "rheo/growth.py",
         "keys.topk(min(config.beam, keys.shape[1]))",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
+import random
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from verify.cells import ONE_BELOW
 from verify.parity import FunctionPair, Logits, boundary_rows, disagreements, toy_disagreements
 from verify.precision import PRECISIONS
 from verify.random_toys import KINDS, random_toy
-from verify.toys import Tokens
+from verify.toys import Table, Tokens, Toy
 
 pytestmark = pytest.mark.exact
 
@@ -112,3 +114,18 @@ def test_the_boundary_uniforms_are_zero_and_one_minus_an_ulp() -> None:
     assert set(np.unique(rows)) == {0.0, ONE_BELOW}
     assert ONE_BELOW == 1 - 2.0**-53
     assert len({tuple(row) for row in rows}) == len(rows) == 8
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_parity_where_scores_of_different_depths_and_branches_tie(seed: int) -> None:
+    """Powers of two make products of different paths equal: the frontier's order by slot path then decides."""
+    rng = random.Random(seed)
+    vocab, depth = rng.choice((3, 4)), rng.choice((3, 4))
+    prefixes = [p for length in range(depth) for p in itertools.product(range(vocab), repeat=length)]
+    draft = {p: tuple(rng.choice((1, 2, 2, 4, 8)) for _ in range(vocab)) for p in prefixes}
+    toy = Toy(vocab, Table((1,) * vocab, {}), Table((1,) * vocab, draft))
+    slots = rng.choice((2, 3))
+    config = Config(rng.randrange(2), slots, rng.choice((3, 5)), depth, rng.randint(8, 22), None, 1.0)
+    numbers = uniforms(config, 16, seed)
+    for method in METHODS:
+        assert toy_disagreements(Case("powers", toy, config), method, PRECISIONS["float64"], numbers) == []

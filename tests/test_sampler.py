@@ -13,6 +13,7 @@ from torch import Tensor
 from rheo import verification
 from rheo.config import Config
 from rheo.decoding import Sampler, decode, play_round
+from rheo.distributions import inverse_cdf
 from rheo.growth import grow
 from rheo.methods import METHODS
 from rheo.processors import chain, min_p, temperature, top_k, top_p
@@ -40,12 +41,14 @@ class FixedLogits:
         return self.all[:, : tree.tokens.shape[1] + 1]
 
 
-def logits_for(seeds: list[int], config: Config = CONFIG, dtype: torch.dtype = torch.float32) -> FixedLogits:
+def logits_for(
+    seeds: list[int], config: Config = CONFIG, dtype: torch.dtype = torch.float32, vocab: int = VOCAB
+) -> FixedLogits:
     drafts, targets = [], []
     for seed in seeds:
         generator = torch.Generator().manual_seed(seed)
-        drafts.append(torch.randn(config.depth, config.beam, VOCAB, generator=generator) * 2)
-        targets.append(torch.randn(config.budget + 1, VOCAB, generator=generator) * 2)
+        drafts.append(torch.randn(config.depth, config.beam, vocab, generator=generator) * 2)
+        targets.append(torch.randn(config.budget + 1, vocab, generator=generator) * 2)
     return FixedLogits(torch.stack(drafts).to(dtype), torch.stack(targets).to(dtype))
 
 
@@ -83,10 +86,11 @@ def test_uniforms_depend_on_the_seed_and_the_round_alone() -> None:
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), "all -inf"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
-def test_unusable_target_logits_raise_and_name_the_row(bad: float | str, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("vocab", [50, 5_000])
+def test_unusable_target_logits_raise_and_name_the_row(bad: float | str, dtype: torch.dtype, vocab: int) -> None:
     """Any row of the tree, also one the path does not reach: an error must not depend on the draw."""
     for row in (0, 4, CONFIG.budget):
-        pair = logits_for([1, 2, 3], dtype=dtype)
+        pair = logits_for([1, 2, 3], dtype=dtype, vocab=vocab)
         if isinstance(bad, str):
             pair.all[2, row] = -torch.inf
         else:
@@ -349,3 +353,78 @@ def test_uniforms_are_split_into_probes_coins_and_draws() -> None:
     assert isinstance(uniforms, Uniforms)
     assert uniforms.coin[0, 0] == CONFIG.expansions
     assert uniforms.draw[0, 0] == CONFIG.expansions + CONFIG.depth
+
+
+@pytest.mark.parametrize("vocab", [50, 5_000])
+@pytest.mark.parametrize("support", [None, 700])
+def test_a_draft_that_knows_one_token_has_an_anchor_and_nothing_else(vocab: int, support: int | None) -> None:
+    config = replace(CONFIG, support=support)
+    pair = logits_for([1, 2], config, vocab=vocab)
+    pair.rows[:] = -torch.inf
+    pair.rows[..., 7] = 0.0
+    tree, path = play_round(sampler(config=config), pair, draw_uniforms(config, [1, 2]))
+    assert (tree.tokens[tree.occupied] == 7).all()
+    assert tree.occupied.sum(-1).tolist() == [3, 3]
+    assert (path.lengths >= 1).all()
+
+
+@pytest.mark.parametrize("vocab", [50, 5_000])
+def test_a_processor_that_leaves_no_token_raises_and_names_the_row(vocab: int) -> None:
+    """A grammar's mask, say: the raw logits are fine, and still nothing may be emitted."""
+
+    def nothing(logits: Tensor) -> Tensor:
+        return torch.full_like(logits, -torch.inf)
+
+    with pytest.raises(ValueError, match="target logits of request 0, row 0: no token is left"):
+        play_round(Sampler(CONFIG, METHODS["rheo"], nothing), logits_for([1], vocab=vocab), draw_uniforms(CONFIG, [1]))
+
+
+def test_padded_target_rows_may_hold_anything() -> None:
+    """Trees of a batch differ in size; only a short one has padding."""
+    pair = logits_for([1, 2])
+    pair.rows[0] = -torch.inf
+    pair.rows[0, ..., 3] = 0.0
+    uniforms = draw_uniforms(CONFIG, [1, 2])
+    tree = grow(pair.draft, uniforms.probe, CONFIG, METHODS["rheo"].growth)
+    assert not tree.occupied[0].all()
+    pair.all[0, 1:][~tree.occupied[0]] = torch.nan
+    assert (play_round(sampler(), pair, uniforms)[1].lengths >= 1).all()
+
+
+def test_the_tails_mass_is_summed_and_not_one_minus_the_anchors() -> None:
+    draft = truncate(torch.tensor([[[0.0, -40.0, -41.0]]], dtype=torch.float64), None)
+    assert 1 - float(draft.q[0, 0, 0]) == 0.0  # what is left beside the anchor, by subtraction
+    plan = METHODS["rheo"].growth(draft, Config(anchors=1, slots=3, support=None))
+    assert float(plan.proxy[0, 0]) == pytest.approx(np.exp(-40) + np.exp(-41), rel=1e-12)
+    assert plan.proxy[0, 0] >= plan.scores[0, 0, 1]
+
+
+@pytest.mark.parametrize("n", [3, 512, 513, 5_000, 131_072])
+def test_an_inverse_cdf_of_many_float32_weights_does_not_drift(n: int) -> None:
+    rng = np.random.default_rng(n)
+    weights = torch.from_numpy(rng.random((8, n)).astype(np.float32) * (rng.random((8, n)) < 0.7))
+    weights[:, 1] = 0.1
+    cumulative = weights.double().cumsum(-1)
+    uniform = torch.from_numpy(rng.random(8))
+    uniform[0], uniform[1] = 0.0, 1 - 2.0**-53
+    found = inverse_cdf(weights, uniform)
+    goal = uniform * cumulative[:, -1]
+    assert (weights.gather(1, found[:, None]) > 0).all()
+    above = cumulative.gather(1, found[:, None])[:, 0]
+    below = above - weights.double().gather(1, found[:, None])[:, 0]
+    slack = 1e-9 * cumulative[:, -1]
+    assert ((below <= goal + slack) & (goal <= above + slack)).all()
+    assert found[0] == int((weights[0] > 0).long().argmax())
+
+
+@pytest.mark.parametrize("n", [5, 700])
+@pytest.mark.parametrize("value", [0.0, float("nan")])
+def test_an_inverse_cdf_of_nothing_is_the_end(n: int, value: float) -> None:
+    assert inverse_cdf(torch.full((2, n), value), torch.tensor([0.0, 0.5], dtype=torch.float64)).tolist() == [n, n]
+
+
+def test_uniforms_of_another_configuration_are_refused() -> None:
+    pair = logits_for([1])
+    for other in (replace(CONFIG, beam=2), replace(CONFIG, depth=2), replace(CONFIG, depth=4)):
+        with pytest.raises(ValueError, match="uniforms"):
+            play_round(sampler(), pair, draw_uniforms(other, [1]))

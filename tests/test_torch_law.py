@@ -16,13 +16,17 @@ from rheo.config import Config
 from rheo.rules import probe_first
 from rheo.rules.children import Children
 from tests.conftest import SHARED_CASES
+from verify.boundaries import locate, probe_boundaries
 from verify.cases import Case, load
+from verify.cells import walk
 from verify.gate import packaged_cases
 from verify.judgement import judge_reference, judge_torch
-from verify.laws import classes_of, draft_of
+from verify.laws import classes_of, draft_of, target_of
+from verify.player import Player
 from verify.precision import PRECISIONS
 from verify.random_toys import KINDS, random_toy
-from verify.torch_law import measure, seen_draft
+from verify.torch_law import class_of, measure, play_trials, seen_draft, trials_of
+from verify.toys import Table, Toy
 
 pytestmark = pytest.mark.exact
 
@@ -147,3 +151,59 @@ def test_boundaries_are_located_to_the_dtypes_own_rounding() -> None:
         measured = measure(case, "rheo", PRECISIONS[dtype])
         assert measured.rounds > 0
         assert measured.boundary_error < bound
+
+
+def test_a_trial_with_another_outcome_is_a_fault() -> None:
+    case = load(packaged_cases()[-1])
+    player = Player(case, methods.METHODS["rheo"], torch.float64)
+    (outcome, *_) = classes_of(seen_draft(case, torch.float64), case.config, METHODS["rheo"])
+    each = class_of(outcome, case, METHODS["rheo"].growth)
+    stop = next(iter(walk(each.tree, target_of(case), METHODS["rheo"].rule, {})))
+    right = list(trials_of(each, stop, stop.turns[0], case, PRECISIONS["float64"]))
+    assert play_trials(player, right) == []
+    wrong_token = (*right[0].tokens[:-1], right[0].tokens[-1] + 1)
+    assert len(play_trials(player, [replace(right[0], tokens=wrong_token)])) == 1
+    assert len(play_trials(player, [replace(right[0], drafted=not right[0].drafted)])) == 1
+    smaller = replace(each.tree, nodes=each.tree.nodes[:-1])
+    assert len(play_trials(player, [replace(right[0], tree=smaller)])) == 1
+
+
+def test_a_boundary_elsewhere_is_a_fault() -> None:
+    case = load(packaged_cases()[-1])
+    player = Player(case, methods.METHODS["rheo"], torch.float64)
+    (outcome, *_) = classes_of(seen_draft(case, torch.float64), case.config, METHODS["rheo"])
+    right = dict(probe_boundaries(class_of(outcome, case, METHODS["rheo"].growth), case))
+    assert right
+    located, faults = locate(player, right, PRECISIONS["float64"])
+    assert faults == []
+    key = next(iter(right))
+    assert located[key] == pytest.approx(float(right[key].at), abs=1e-15)
+    moved = {key: replace(right[key], at=right[key].at + Fraction(1, 10**6))}
+    assert len(locate(player, moved, PRECISIONS["float64"])[1]) == 1
+
+
+@pytest.mark.parametrize(
+    ("weights", "temperature"),
+    [
+        ((995, 3, 2), Fraction(1, 5)),
+        ((999_996, 3, 1), Fraction(1, 3)),
+        ((90, 3, 1), Fraction(1, 10)),
+        ((10**18, 1), Fraction(1)),
+    ],
+)
+def test_cells_narrower_than_rounding_raise_no_false_alarm(weights: tuple[int, ...], temperature: Fraction) -> None:
+    vocab = len(weights)
+    toy = Toy(vocab, Table(weights, {}), Table(tuple(reversed(weights)), {}))
+    case = Case("narrow", toy, Config(0, 2, 1, 2, 4, None, temperature))
+    for method in METHODS:
+        for dtype in PRECISIONS:
+            assert judge_torch(case, method, dtype).faults == []
+
+
+def test_what_lies_behind_narrow_cells_is_inconclusive_where_it_weighs_more_than_the_tolerance() -> None:
+    near = Toy(2, Table((1, 1), {}), Table((999_999, 1), {}))
+    case = Case("narrow", near, Config(0, 2, 2, 3, 6, None, Fraction(1)))
+    measured = measure(case, "rheo", PRECISIONS["float32"])
+    assert measured.faults == []
+    tight = replace(PRECISIONS["float32"], noise=1e-3)
+    assert measure(case, "rheo", tight).assumed > measured.assumed

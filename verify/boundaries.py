@@ -39,8 +39,8 @@ class Boundary:
     """The end of a cell. A round played with `uniform` of the query moved is below it if the token at `place` of the
     drafted tree, or of what was emitted, is at most (for a coin: exactly) `token`.
 
-    spread: the probability of the coin's side it is on. other: the width of the cell that the step's other uniform must
-    hit for the boundary to show.
+    spread: the probability of the coin's side it is on. other: the narrowest of the cells that other uniforms must hit
+    for the boundary to show (earlier probes; the step's draw or coin).
     """
 
     query: Query
@@ -63,10 +63,11 @@ def query_of(each: Class, case: Case, probes: dict[int, float], route: tuple[Tur
 def probe_boundaries(each: Class, case: Case) -> Iterator[tuple[Key, Boundary]]:
     """The ends of the cells of every probe of a class, but for 0 and 1."""
     for i, probe in enumerate(each.probes):
+        earlier = min((before.cell.width for before in each.probes[:i]), default=Fraction(1))
         for k in inner(probe.law):
             uniform = ("probes", case.config.expansion(probe.site.depth, probe.site.rank))
             high, query = cells(probe.law)[k].high, query_of(each, case, {}, ())
-            boundary = Boundary(query, uniform, high, Fraction(1), Fraction(1), probe.position, probe.tokens[k])
+            boundary = Boundary(query, uniform, high, Fraction(1), earlier, probe.position, probe.tokens[k])
             yield (*each.prefix(i), k), boundary
 
 

@@ -81,7 +81,12 @@ def measure(case: Case, method: str, precision: Precision, limit: int | None = N
     taken: dict[Key, float] = {}
     for each in classes:
         way = [probe.cell.width for probe in each.probes]
-        boundaries.update(probe_boundaries(each, case))
+        for key, boundary in probe_boundaries(each, case):
+            if boundary.other > least:
+                boundaries[key] = boundary
+            elif key not in taken:
+                assumed += float(boundary.other)
+                taken[key] = float(boundary.at)
         for stop in walk(each.tree, target_at, reference.rule, known):
             here = float(prod(way) * stop.reach)
             if min([*way, *(turn.mass for turn in stop.route)], default=1) <= least:
