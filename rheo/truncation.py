@@ -10,9 +10,6 @@ from torch.nn import functional
 
 from rheo.distributions import counting, in_rows
 
-# Half precision is widened before anything is computed: draft and target must be rounded alike.
-HALF = (torch.float16, torch.bfloat16)
-
 _CHUNK = 32
 
 
@@ -39,11 +36,15 @@ def truncate(logits: Tensor, support: int | None) -> Draft:
     """
     vocab = logits.shape[-1]
     size = vocab if support is None else min(support, vocab)
-    if logits.dtype in HALF:
-        logits = logits.float()
+    logits = widened(logits)
     tokens, largest = top(logits, size)
     kept = logits.gather(-1, tokens).double()
     return Draft(tokens, kept, torch.softmax(kept, -1), kept > -torch.inf, largest)
+
+
+def widened(logits: Tensor) -> Tensor:
+    """Half precision as float32, wider types as they are: draft and target must be rounded alike."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def top(values: Tensor, count: int) -> tuple[Tensor, Tensor]:

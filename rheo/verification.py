@@ -13,7 +13,7 @@ from rheo.processors import Processor
 from rheo.rules import Rule
 from rheo.rules.children import Children
 from rheo.tree import Path, Tree
-from rheo.truncation import HALF
+from rheo.truncation import widened
 from rheo.uniforms import Uniforms
 
 
@@ -38,23 +38,21 @@ def verify(tree: Tree, target_logits: Tensor, uniforms: Uniforms, process: Proce
             f"coins and draws must be [{n}, D] and [{n}, D + 1], got {list(uniforms.coin.shape)} and "
             f"{list(uniforms.draw.shape)}"
         )
-    everywhere = survivors(tree, torch.float32 if target_logits.dtype in HALF else target_logits.dtype)
+    everywhere = survivors(tree, widened(target_logits[:0]).dtype)
     vocab = target_logits.shape[-1]
     logits = target_logits.flatten(0, 1)
     names = torch.where(tree.occupied, tree.parents * vocab + tree.tokens, -1)  # a child by its parent and token
     row = torch.zeros(n, dtype=torch.int64, device=names.device)
     first = counting(n, row.device) * (nodes + 1)  # rows of all requests are numbered through
     going = row == 0
-    tokens, rows, lost = [], [], []
+    tokens, rows = [], []
     for depth in range(steps):
         here = first + row
-        chosen = logits.index_select(0, here)
-        weights = torch.softmax(process(chosen.float() if chosen.dtype in HALF else chosen), -1)
+        weights = torch.softmax(process(widened(logits.index_select(0, here))), -1)
         if depth + 1 < steps:
             weights = rule(weights, at(everywhere, here), uniforms.coin[:, depth])
         token = inverse_cdf(weights, uniforms.draw[:, depth])
         tokens.append(torch.where(going, token, -1))
-        lost.append(torch.where(going & (token >= vocab), row, -1))
         accepted, node = (names == torch.add(token, row, alpha=vocab).unsqueeze(-1)).max(-1)
         going = going & accepted
         row = torch.where(going, node + 1, row)
@@ -63,8 +61,8 @@ def verify(tree: Tree, target_logits: Tensor, uniforms: Uniforms, process: Proce
             break
     check_drafts(tree)
     check_targets(tree, target_logits)
-    check_draws(torch.stack(lost, -1))
     emitted, drafted = (pad(torch.stack(found, -1), (0, steps - len(found)), value=-1) for found in (tokens, rows))
+    check_draws(emitted, drafted, vocab)
     return Path(emitted, drafted, (emitted >= 0).sum(-1))
 
 
@@ -114,10 +112,13 @@ def check_targets(tree: Tree, target_logits: Tensor) -> None:
         raise ValueError(f"target logits of request {request}, row {row}: NaN, +inf or all -inf")
 
 
-def check_draws(lost: Tensor) -> None:
-    """ValueError naming the request and row [N, steps] (-1: none) whose processed logits ruled out every token."""
-    if bool((lost >= 0).any()):
-        request, step = (lost >= 0).nonzero()[0].tolist()
-        raise ValueError(
-            f"target logits of request {request}, row {int(lost[request, step])}: no token is left of them"
-        )
+def check_draws(tokens: Tensor, rows: Tensor, vocab: int) -> None:
+    """ValueError naming the request and row whose processed logits ruled out every token: its draw is none of them.
+
+    tokens, rows: int64 [N, D + 1], as in `Path`; the draw of a step is made at the row that the step before accepted.
+    """
+    lost = tokens >= vocab
+    if bool(lost.any()):
+        request, step = lost.nonzero()[0].tolist()
+        row = int(rows[request, step - 1]) if step else 0
+        raise ValueError(f"target logits of request {request}, row {row}: no token is left of them")

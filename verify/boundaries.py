@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from reference.distributions import Array
 from reference.tree import Tree
 from verify.cases import Case
-from verify.cells import Cell, Probe, Stop, Turn, cells
+from verify.cells import Probe, Stop, Turn, by_coin, cells
 from verify.player import Played, Player, Query
 from verify.precision import Precision
 
@@ -74,9 +74,7 @@ def probe_boundaries(each: Class, case: Case) -> Iterator[tuple[Key, Boundary]]:
 def step_boundaries(each: Class, stop: Stop, case: Case) -> Iterator[tuple[Key, Boundary]]:
     """The ends of the cells of a step's coin, and of its draw on each side of the coin, but for 0 and 1."""
     depth = len(stop.path)
-    sides: dict[Cell, list[Turn]] = {}
-    for turn in stop.turns:
-        sides.setdefault(turn.coin, []).append(turn)
+    sides = by_coin(stop.turns)
     if len(sides) > 1:
         accepting = next(t for t in stop.turns if t.coin.low == 0 and t.token == stop.children.probe)
         query = query_of(each, case, {}, (*stop.route, accepting))

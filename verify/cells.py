@@ -6,7 +6,7 @@ and a sampler whose cells all have the right ends has the right law.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -147,6 +147,14 @@ def turns(p: Array, children: Children, rule: Rule, depth: int) -> list[Turn]:
         coin = cell.get("coin", EVERYTHING)
         found.append(Turn(coin, cell["draw"], *outcome.result, spread=coin.width))
     return found
+
+
+def by_coin(turns: Iterable[Turn]) -> dict[Cell, list[Turn]]:
+    """The turns on each side of the step's coin, in the order given."""
+    sides: dict[Cell, list[Turn]] = {}
+    for turn in turns:
+        sides.setdefault(turn.coin, []).append(turn)
+    return sides
 
 
 @dataclass(frozen=True)

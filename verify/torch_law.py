@@ -26,7 +26,7 @@ from reference.verification import survivors
 from rheo.methods import METHODS
 from verify.boundaries import HALVINGS, Boundary, Class, Key, inner, locate, probe_boundaries, query_of, step_boundaries
 from verify.cases import Case
-from verify.cells import ONE_BELOW, Cell, Stop, Turn, probes_of, walk, with_exact_plans
+from verify.cells import ONE_BELOW, Stop, Turn, by_coin, probes_of, walk, with_exact_plans
 from verify.enumeration import Outcome
 from verify.laws import Law, StepLaw, classes_of, compose, step_key, target_of
 from verify.player import Player, Query
@@ -196,9 +196,7 @@ def class_mass(each: Class, located: dict[Key, float]) -> float:
 
 def measured_step(key: Key, turns: tuple[Turn, ...], located: dict[Key, float]) -> StepLaw:
     """The law of a step from the measured widths of its coin's and draws' cells."""
-    sides: dict[Cell, list[Turn]] = {}
-    for turn in turns:
-        sides.setdefault(turn.coin, []).append(turn)
+    sides = by_coin(turns)
     toss = located.get(("coin", key), 1.0)
     law: StepLaw = {}
     for (side, group), chance in zip(sides.items(), (toss, 1 - toss), strict=False):
