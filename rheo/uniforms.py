@@ -10,9 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from rheo import philox
 from rheo.config import Config
+
+# From so many requests on, the blockwise generator is faster than one object a request.
+_MANY = 256
 
 
 @dataclass(frozen=True)
@@ -28,20 +33,27 @@ class Uniforms:
     draw: Tensor
 
 
-def draw_uniforms(config: Config, seeds: Sequence[int], index: int = 0, device: torch.device | str = "cpu") -> Uniforms:
+def draw_uniforms(
+    config: Config, seeds: Sequence[int] | NDArray[np.uint64], index: int = 0, device: torch.device | str = "cpu"
+) -> Uniforms:
     """The uniforms of round `index` of requests with these seeds (64 bits), from Philox streams keyed by both.
 
     A request's numbers depend on its own seed and round alone. ValueError for no seeds, or a seed or round outside
     0..2**64 - 1.
     """
-    if not seeds:
+    if not len(seeds):
         raise ValueError("there are no seeds, so no requests")
-    for name, value in (("round", index), *(("seed", seed) for seed in seeds)):
-        if not 0 <= value < 1 << 64:
-            raise ValueError(f"{name} {value} does not fit into 64 bits")
-    # An array of mixed Python integers would go through floats, and large seeds would collide.
-    keys = [np.array([seed, index], dtype=np.uint64) for seed in seeds]
-    rows = np.stack([np.random.Generator(np.random.Philox(key=key)).random(config.decisions) for key in keys])
+    for name, values in (("round", [index]), ("seed", seeds)):
+        for value in (min(values), max(values)):
+            if not 0 <= value < 1 << 64:
+                raise ValueError(f"{name} {value} does not fit into 64 bits")
+    # The dtype is said at once: mixed Python integers would go through floats, and large seeds would collide.
+    first, second = np.array(seeds, dtype=np.uint64), np.full(len(seeds), index, dtype=np.uint64)
+    if len(seeds) < _MANY:
+        keys = np.stack([first, second], 1)
+        rows = np.stack([np.random.Generator(np.random.Philox(key=key)).random(config.decisions) for key in keys])
+    else:
+        rows = philox.uniforms(first, second, config.decisions)
     return split_uniforms(config, torch.from_numpy(rows).to(device, non_blocking=True))
 
 

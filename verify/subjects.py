@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Protocol
@@ -10,24 +10,28 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from reference import decoding as reference_decoding
 from reference.choose import sampling
 from reference.methods import METHODS as REFERENCE
 from rheo.config import CONFIG_KEYS, Config
-from rheo.decoding import Sampler, play_round
-from rheo.methods import METHODS
-from rheo.tree import Frontier, Tree
-from rheo.uniforms import draw_uniforms
+from rheo.decoding import Pair, Sampler, play_round
+from rheo.methods import METHODS, Method
+from rheo.tree import Path, Tree
+from rheo.uniforms import Uniforms, draw_uniforms
 from verify.joint import Toy
+from verify.prefix_table import PrefixPair, PrefixTable, prefix_table
 from verify.toys import Tokens
 
 Samples = NDArray[np.int64]
 
 
 class Subject(Protocol):
-    """A sampler under test: `count` independent sequences of `length` tokens from the empty prefix, [count, length]."""
+    """A sampler under test: `count` independent sequences of `length` tokens from the empty prefix, [count, length].
+
+    It may also have `rounds`, with the same arguments: (samples, emitted), emitted: int [count, r], the tokens that
+    each round of a sequence emitted, those beyond `length` included, and 0 where there was no round.
+    """
 
     def sample(self, toy: Toy, length: int, count: int, seed: int) -> Samples: ...
 
@@ -76,53 +80,9 @@ class ReferenceSubject:
         return np.array(rows, dtype=np.int64)
 
 
-@dataclass(frozen=True)
-class LookupPair:
-    """A toy's logits at the contexts of N requests, each distinct prefix looked up once."""
-
-    target_rows: Lookup
-    draft_rows: Lookup
-    vocab: int
-    contexts: Tensor  # int64 [N, t], all of one length
-
-    def draft(self, frontier: Frontier) -> Tensor:
-        return self._logits(self.draft_rows, frontier.paths)
-
-    def target(self, tree: Tree) -> Tensor:
-        n, nodes = tree.tokens.shape
-        root = torch.zeros(n, 1, dtype=torch.int64)
-        parents, tokens = torch.cat([root, tree.parents], 1), torch.cat([root - 1, tree.tokens], 1)
-        row = torch.arange(nodes + 1).expand(n, -1)
-        steps = []
-        for _ in range(int(tree.depths.max())):  # from each node up to the root, where -1 stands for no token
-            steps.append(tokens.gather(1, row))
-            row = parents.gather(1, row)
-        return self._logits(self.target_rows, torch.stack(steps[::-1], -1))
-
-    def _logits(self, rows: Lookup, steps: Tensor) -> Tensor:
-        """Logits [N, k, V] after the contexts and steps int64 [N, k, d], in which -1 is skipped."""
-        base = self.vocab + 1
-        if base ** (self.contexts.shape[1] + steps.shape[-1]) >= 1 << 63:
-            raise ValueError("prefixes are too long to be numbered")
-        code = torch.zeros(len(self.contexts), 1, dtype=torch.int64)
-        for token in self.contexts.unbind(-1):
-            code = code * base + token.unsqueeze(-1) + 1
-        code = code.expand(-1, steps.shape[1])
-        for token in steps.unbind(-1):
-            code = torch.where(token < 0, code, code * base + token + 1)
-        distinct, inverse = torch.unique(code, return_inverse=True)
-        table = np.stack([rows(_decoded(number, base)) for number in distinct.tolist()])
-        with np.errstate(divide="ignore"):
-            return torch.from_numpy(np.log(table))[inverse]
-
-
-def _decoded(number: int, base: int) -> Tokens:
-    """The tokens that were numbered in digits 1..base - 1."""
-    tokens: list[int] = []
-    while number:
-        number, digit = divmod(number, base)
-        tokens.append(digit - 1)
-    return tuple(reversed(tokens))
+# Each may be replaced by one that is broken on purpose.
+PlayRound = Callable[[Sampler, Pair, Uniforms], tuple[Tree, Path]]
+DrawUniforms = Callable[[Config, Sequence[int], int], Uniforms]
 
 
 @dataclass(frozen=True)
@@ -130,33 +90,41 @@ class TorchSubject:
     """The torch sampler, in batches; every sequence is a request with a seed of its own."""
 
     config: Config
-    method: str
-    batch: int = 8_192
+    method: Method
+    play: PlayRound = play_round
+    draw: DrawUniforms = draw_uniforms
+    batch: int = 16_384
 
     def sample(self, toy: Toy, length: int, count: int, seed: int) -> Samples:
-        rows = (Lookup(toy.p), Lookup(toy.q), toy.vocab)
-        seeds = np.random.SeedSequence(seed).generate_state(count, np.uint64).astype(np.uint64)
-        parts = [self._batch(rows, length, seeds[i : i + self.batch]) for i in range(0, count, self.batch)]
-        return np.concatenate(parts) if parts else np.zeros((0, length), dtype=np.int64)
+        return self.rounds(toy, length, count, seed)[0]
 
-    def _batch(self, rows: tuple[Lookup, Lookup, int], length: int, seeds: NDArray[np.uint64]) -> Samples:
-        """Rounds until every request is long enough; requests of one length are played together.
+    def rounds(self, toy: Toy, length: int, count: int, seed: int) -> tuple[Samples, Samples]:
+        table = prefix_table(toy, length - 1 + self.config.depth)
+        seeds = np.random.SeedSequence(seed).generate_state(count, np.uint64).tolist()
+        parts = [self._batch(table, length, seeds[i : i + self.batch]) for i in range(0, count, self.batch)]
+        return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+
+    def _batch(self, table: PrefixTable, length: int, seeds: list[int]) -> tuple[Samples, Samples]:
+        """Rounds until every request is long enough; those of one length are played together, as one batch.
 
         A request is at a length once at most, so the length numbers its rounds.
         """
-        sampler = Sampler(self.config, METHODS[self.method])
-        step = self.config.depth + 1
-        result = np.full((len(seeds), length + step), -1, dtype=np.int64)
-        lengths = np.zeros(len(seeds), dtype=np.int64)
+        sampler = Sampler(self.config, self.method)
+        step = torch.arange(self.config.depth + 1)
+        keys = np.array(seeds, dtype=np.uint64)
+        tokens = torch.full((len(seeds), length + self.config.depth), -1)
+        state, lengths = torch.zeros(len(seeds), dtype=torch.int64), torch.zeros(len(seeds), dtype=torch.int64)
+        emitted = torch.zeros(len(seeds), length, dtype=torch.int64)
         for position in range(length):
-            group = np.flatnonzero(lengths == position)
+            group = (lengths == position).nonzero().squeeze(-1)
             if len(group):
-                pair = LookupPair(*rows, torch.from_numpy(result[group, :position]))
-                uniforms = draw_uniforms(self.config, [int(seed) for seed in seeds[group]], position)
-                _, path = play_round(sampler, pair, uniforms)
-                result[group, position : position + step] = path.tokens.numpy()
-                lengths[group] += path.lengths.numpy()
-        return result[:, :length]
+                pair = PrefixPair(table, state[group])
+                _, path = self.play(sampler, pair, self.draw(self.config, keys[group.numpy()], position))
+                tokens[group.unsqueeze(-1), position + step] = path.tokens
+                state[group] = table.after(state[group], path.tokens)
+                lengths[group] += path.lengths
+                emitted[group, position] = path.lengths
+        return tokens[:, :length].numpy(), emitted.numpy()
 
 
 def reference(settings: dict[str, Any]) -> Subject:
@@ -166,4 +134,4 @@ def reference(settings: dict[str, Any]) -> Subject:
 
 def torch_sampler(settings: dict[str, Any]) -> Subject:
     """The torch sampler as a subject: settings of a Config, and "method"."""
-    return TorchSubject(config_of(settings), settings.get("method", "rheo"))
+    return TorchSubject(config_of(settings), METHODS[settings.get("method", "rheo")])
