@@ -26,7 +26,7 @@ class Trial:
 
     @property
     def cells(self) -> int:
-        return self.toy.vocab**self.length
+        return int(self.toy.vocab**self.length)
 
 
 def _toy(vocab: int, default: tuple[Weights, Weights], listed: dict[Tokens, tuple[Weights, Weights]]) -> Toy:
@@ -60,7 +60,10 @@ BATTERY: tuple[Trial, ...] = (
         {"anchors": 0, "slots": 2, "beam": 1, "depth": 1, "budget": 2},
     ),
     Trial(
-        "cold", _toy(3, ((4, 3, 2), (2, 3, 3)), _turning(3, 4, (4, 3, 2), (1, 3, 2))), 3, {**_TREE, "temperature": "1/2"}
+        "cold",
+        _toy(3, ((4, 3, 2), (2, 3, 3)), _turning(3, 4, (4, 3, 2), (1, 3, 2))),
+        3,
+        {**_TREE, "temperature": "1/2"},
     ),
     Trial("wide", _toy(8, ((9, 7, 6, 5, 4, 3, 2, 1), (2, 9, 1, 7, 3, 6, 4, 5)), {}), 2),
 )
