@@ -32,12 +32,12 @@ def sampler_table(record: Record, on_stderr: bool = False) -> None:
     console = Console(stderr=on_stderr)
     for subject in record["subjects"]:
         console.print(subject_table(subject))
-        for line in found(subject):
-            console.print(line, highlight=False)
+        for line in subject["findings"]:
+            console.print(escape(line), highlight=False)
     for again in record["replay"]:
         console.print(f"again: {escape(again['command'])}", highlight=False, soft_wrap=True)
     colour = {"lossless": "green", "lossy": "red"}.get(record["verdict"], "yellow")
-    words = "; ".join(sentence(subject) for subject in record["subjects"])
+    words = "; ".join(escape(subject["sentence"]) for subject in record["subjects"])
     console.print(f"verdict: [bold {colour}]{record['verdict']}[/]  ({words})", highlight=False)
 
 
@@ -53,31 +53,6 @@ def subject_table(subject: Record) -> Table:
         counts = (str(trial["cells"]), f"{trial['samples']:,}", "-" if shown is None else f"{shown['p_value']:.2g}")
         table.add_row(escape(trial["toy"]), *counts, f"{trial['detectable']:.2g}", tau, _MARK[trial["status"]])
     return table
-
-
-def found(subject: Record) -> Iterator[str]:
-    """What a lossy sampler did, a line each."""
-    if subject["worst"] is None:
-        return
-    trial = next(trial for trial in subject["trials"] if trial["toy"] == subject["worst"])
-    cell = trial["worst_cell"]
-    yield (
-        f"worst: {escape(trial['toy'])}, sequence {cell['sequence']}: expected {cell['expected']:.6g}, "
-        f"observed {cell['observed']:.6g}, p-value {cell['p_value']:.2g}"
-    )
-    yield f"guess: {escape(subject['guess'])}"
-
-
-def sentence(subject: Record) -> str:
-    """A verdict in words, with its error rates."""
-    claims, seconds = subject["claims"], f"{subject['sequences']:,} sequences, {subject['seconds']:.1f} s"
-    if subject["verdict"] == "lossless":
-        return f"no deviation of TV >= {claims['tv']:g}: alpha {claims['alpha']:g}, beta {claims['beta']:g}; {seconds}"
-    if subject["verdict"] == "lossy":
-        return f"said of a right sampler with probability <= {claims['alpha']:g}; {seconds}"
-    missing = subject["seconds_missing"]
-    more = "nothing was drawn" if missing is None else f"about {missing:,.0f} s more would settle it (--time)"
-    return f"{more}; {seconds}"
 
 
 def compare_table(record: Record, on_stderr: bool = False) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,8 @@ def record(plan: Plan, progress: Progress, name: str) -> dict[str, Any]:
     """The run as the JSON of a report holds it."""
     worst = worst_test(progress)
     said = verdict(plan, progress)
-    return {
+    missing = seconds_missing(plan, progress) if said == "inconclusive" else None
+    subject = {
         "subject": name,
         "spec": str(plan.sampler),
         "verdict": said,
@@ -34,11 +36,36 @@ def record(plan: Plan, progress: Progress, name: str) -> dict[str, Any]:
         "seed": plan.seed,
         "seconds": round(progress.seconds, 3),
         "sequences": progress.sequences,
-        "seconds_missing": seconds_missing(plan, progress) if said == "inconclusive" else None,
+        "seconds_missing": missing,
         "worst": None if worst is None else plan.trials[worst.trial].name,
         "guess": None if worst is None else guess(plan, progress, worst),
         "trials": [trial_record(plan, progress, i) for i in range(len(plan.trials))],
     }
+    return {**subject, "sentence": sentence(subject), "findings": list(findings(subject))}
+
+
+def sentence(subject: dict[str, Any]) -> str:
+    """A verdict in words, with its error rates; subject: as `record` makes it."""
+    claims, spent = subject["claims"], f"{subject['sequences']:,} sequences, {subject['seconds']:.1f} s"
+    if subject["verdict"] == "lossless":
+        return f"no deviation of TV >= {claims['tv']:g}: alpha {claims['alpha']:g}, beta {claims['beta']:g}; {spent}"
+    if subject["verdict"] == "lossy":
+        return f"said of a right sampler with probability <= {claims['alpha']:g}; {spent}"
+    missing = subject["seconds_missing"]
+    more = "nothing was drawn" if missing is None else f"about {missing:,.0f} s more would settle it"
+    return f"{more}; {spent}"
+
+
+def findings(subject: dict[str, Any]) -> Iterator[str]:
+    """What a lossy sampler did, a line each."""
+    if subject["worst"] is not None:
+        trial = next(trial for trial in subject["trials"] if trial["toy"] == subject["worst"])
+        cell = trial["worst_cell"]
+        yield (
+            f"worst: {trial['toy']}, sequence {cell['sequence']}: expected {cell['expected']:.6g}, "
+            f"observed {cell['observed']:.6g}, p-value {cell['p_value']:.2g}"
+        )
+        yield f"guess: {subject['guess']}"
 
 
 def worst_test(progress: Progress) -> Test | None:

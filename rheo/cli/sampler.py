@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from verify.plan import Plan
+    from verify.run import Progress
 
 _BETWEEN_SAVES = 1.0  # seconds
 
@@ -63,30 +64,48 @@ def settings_from(text: str | None) -> dict[str, Any]:
 
 
 def verify_sampler(request: Request) -> int:
-    """Run a sampler on its trials; the exit status. What is bad about the request or the sampler is a click error."""
-    from reports.console_sampler import sampler_table, sequence_bar
-    from verify import checkpoint, findings, replay
-    from verify.contract import SamplerError
-    from verify.run import begun, run
+    """Run a sampler on its trials; the exit status. What is bad about the request or the sampler is a click error.
 
+    An interrupt leaves a valid result, marked incomplete, and the checkpoint.
+    """
     for path in (request.json_path, request.checkpoint):
         if path is not None:
             require_writable(path)
-    plan = _plan(request)
-    start = begun(plan)
+    try:
+        plan = _plan(request)
+        progress, complete = _carried_out(request, plan)
+        record = _record(request, plan, progress, complete)
+    except KeyboardInterrupt:
+        record = {"schema": 2, "kind": "sampler", "verdict": "inconclusive", "complete": False, "subjects": []}
+    if request.json_path is not None:
+        write_text(request.json_path, json.dumps(record, indent=1) + "\n")
+    if not record["complete"]:
+        raise KeyboardInterrupt
+    from reports.console_sampler import sampler_table
+
+    sampler_table(record, on_stderr=request.json_path is not None)
+    return {"lossless": 0, "lossy": 1, "inconclusive": 3}[str(record["verdict"])]
+
+
+def _carried_out(request: Request, plan: Plan) -> tuple[Progress, bool]:
+    """The run's progress at its end, and whether it came there without an interrupt."""
+    from reports.console_sampler import sequence_bar
+    from verify import checkpoint
+    from verify.contract import SamplerError
+    from verify.run import begun, run
+
+    latest = begun(plan)
     if request.checkpoint is not None and request.checkpoint.exists():
         try:
-            start = checkpoint.load(request.checkpoint, plan)
+            latest = checkpoint.load(request.checkpoint, plan)
         except checkpoint.CheckpointError as error:
             raise click.ClickException(str(error)) from None
-    latest, interrupted = start, False
+    complete = True
     saved = time.monotonic()
     try:
-        with (
-            _executor(request) as (executor, workers),
-            sequence_bar(plan.sequences, start.sequences) as moved,
-        ):
-            for latest in run(plan, executor, workers, request.seconds, request.patience, start):
+        with _executor(request) as (executor, workers), sequence_bar(plan.sequences, latest.sequences) as moved:
+            for progress in run(plan, executor, workers, request.seconds, request.patience, latest):
+                latest = progress
                 moved(latest.sequences, plan.trials[0].name if len(plan.trials) == 1 else f"look {latest.looks + 1}")
                 if request.checkpoint is not None and time.monotonic() - saved > _BETWEEN_SAVES:
                     checkpoint.save(request.checkpoint, plan, latest)
@@ -94,44 +113,40 @@ def verify_sampler(request: Request) -> int:
     except SamplerError as error:
         raise click.ClickException(str(error)) from None
     except KeyboardInterrupt:
-        interrupted = True
+        complete = False
     if request.checkpoint is not None:
         checkpoint.save(request.checkpoint, plan, latest)
-    subject = findings.record(plan, latest, str(plan.sampler))
-    record: dict[str, Any] = {
+    return latest, complete
+
+
+def _record(request: Request, plan: Plan, progress: Progress, complete: bool) -> dict[str, Any]:
+    """The result as JSON; a lossy trial is saved so that it can be played again."""
+    from verify import findings, replay
+
+    subject = findings.record(plan, progress, str(plan.sampler))
+    again = []
+    worst = findings.worst_test(progress)
+    if worst is not None:
+        path = replay.save(plan, worst.trial, progress.looks, request.failures)
+        command = f"rheo verify --replay {shlex.quote(str(path))}"
+        again = [{"case": plan.trials[worst.trial].name, "status": "lossy", "command": command}]
+    return {
         "schema": 2,
         "kind": "sampler",
         "verdict": subject["verdict"],
-        "complete": not interrupted,
+        "complete": complete,
         "seconds": subject["seconds"],
         "subjects": [subject],
-        "replay": [],
+        "replay": again,
     }
-    worst = findings.worst_test(latest)
-    if worst is not None:
-        path = replay.save(plan, worst.trial, latest.looks, request.failures)
-        command = f"rheo verify --replay {shlex.quote(str(path))}"
-        record["replay"] = [{"case": plan.trials[worst.trial].name, "status": "lossy", "command": command}]
-    if request.json_path is not None:
-        write_text(request.json_path, json.dumps(record, indent=1) + "\n")
-    if interrupted:
-        raise KeyboardInterrupt
-    sampler_table(record, on_stderr=request.json_path is not None)
-    return {"lossless": 0, "lossy": 1, "inconclusive": 3}[str(subject["verdict"])]
 
 
 def _plan(request: Request) -> Plan:
     from verify import replay
     from verify.battery import BATTERY
     from verify.cases import CaseError
-    from verify.contract import SamplerError, load
     from verify.plan import Claims, planned, with_settings
 
-    if request.sampler is not None:
-        try:
-            load(request.sampler)  # at once, and in words: a worker could only say it later
-        except SamplerError as error:
-            raise click.ClickException(str(error)) from None
     try:
         if request.replay is not None:
             return replay.load(request.replay, request.sampler)
