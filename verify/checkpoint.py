@@ -15,7 +15,7 @@ from verify.goodness import Evidence
 from verify.plan import Plan
 from verify.run import Progress
 from verify.shards import Pit
-from verify.tally import Tally, Test
+from verify.tally import Ruling, Tally
 
 _VERSION = 1
 
@@ -63,7 +63,7 @@ def load(path: Path, plan: Plan) -> Progress:
         other = [key for key in wanted if saved.get(key) != wanted[key]]
         if other:
             raise CheckpointError(f"{path}: of another run: its {', '.join(other)} differ; remove it or name another")
-        tests = tuple(Test(**{**t, "evidence": Evidence(**t["evidence"])}) for t in record["tests"])
+        tests = tuple(Ruling(**{**t, "evidence": Evidence(**t["evidence"])}) for t in record["tests"])
         tallies = tuple(_tally(t, trial.cells) for t, trial in zip(record["tallies"], plan.trials, strict=True))
         return Progress(int(record["looks"]), tallies, tests, float(record["seconds"]))
     except CheckpointError:

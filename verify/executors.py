@@ -58,7 +58,7 @@ def cluster(address: str) -> Iterator[Executor]:
     """The workers of a dask.distributed scheduler; the extra `dask` brings it. OSError if nobody answers there."""
     from distributed import Client
 
-    with Client(address, timeout=10, set_as_default=False) as client:
+    with Client(address, timeout=10, set_as_default=False) as client:  # type: ignore[no-untyped-call]
         yield client.get_executor(pure=False, retries=2)
 
 

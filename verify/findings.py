@@ -13,7 +13,7 @@ from verify.acceptance import estimate
 from verify.guess import guess
 from verify.plan import EARLY_SHARE, FAMILIES, Plan, detectable
 from verify.run import Progress
-from verify.tally import Test
+from verify.tally import Ruling
 
 
 def verdict(plan: Plan, progress: Progress) -> str:
@@ -68,7 +68,7 @@ def findings(subject: dict[str, Any]) -> Iterator[str]:
         yield f"guess: {subject['guess']}"
 
 
-def worst_test(progress: Progress) -> Test | None:
+def worst_test(progress: Progress) -> Ruling | None:
     """The most telling of the tests that reject: by p-value, then by how much of it there is."""
     rejecting = [test for test in progress.tests if test.rejected]
     return min(rejecting, key=lambda test: (test.evidence.p_value, -test.evidence.statistic), default=None)

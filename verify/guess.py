@@ -18,14 +18,14 @@ from verify.battery import Trial
 from verify.plan import Plan
 from verify.run import Progress
 from verify.shards import trial_temperature
-from verify.tally import Test
+from verify.tally import Ruling
 
 Law = NDArray[np.float64]
 
 _EXPLAINED = 0.5  # the share of a deviation that a story must explain to be told
 
 
-def guess(plan: Plan, progress: Progress, worst: Test) -> str:
+def guess(plan: Plan, progress: Progress, worst: Ruling) -> str:
     """One line on what may be wrong."""
     if worst.evidence.test == "repeated shards":
         return "different seeds give the same samples: the seed is not used"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from verify.contract import SamplerError
 from verify.plan import Plan, shards_of
 from verify.shards import Counts, Shard, count
-from verify.tally import Tally, Test, added, empty, tests_at
+from verify.tally import Ruling, Tally, added, empty, look_at
 
 _SLOWER = 20  # times slower than before, and a sampler hangs
 
@@ -22,7 +22,7 @@ class Progress:
 
     looks: int
     tallies: tuple[Tally, ...]
-    tests: tuple[Test, ...]
+    tests: tuple[Ruling, ...]
     seconds: float = 0.0
 
     @property
@@ -66,7 +66,7 @@ def run(
             yield progress
         if ended < len(todo):
             return
-        tests = tests_at(plan, progress.tallies, progress.looks)
+        tests = look_at(plan, progress.tallies, progress.looks)
         progress = replace(progress, looks=progress.looks + 1, tests=(*progress.tests, *tests))
         yield progress
 

@@ -49,7 +49,7 @@ def added(tally: Tally, counts: Counts) -> Tally:
 
 
 @dataclass(frozen=True)
-class Test:
+class Ruling:
     """One test of a trial (its place in the plan) at a look. alpha: its family's share at that look."""
 
     trial: int
@@ -60,7 +60,7 @@ class Test:
     rejected: bool
 
 
-def tests_at(plan: Plan, tallies: Sequence[Tally], look: int) -> list[Test]:
+def look_at(plan: Plan, tallies: Sequence[Tally], look: int) -> list[Ruling]:
     """Every test that is due at a look; in each family Holm's step-down runs over the trials."""
     found = []
     for family, tests in {"joint": joint_tests, "independence": independence_tests, "pit": pit_tests}.items():
@@ -68,7 +68,7 @@ def tests_at(plan: Plan, tallies: Sequence[Tally], look: int) -> list[Test]:
         if alpha > 0:
             each = [(i, e) for i, tally in enumerate(tallies) for e in tests(tally, plan.laws[i])]
             rejected = holm([evidence.p_value for _, evidence in each], alpha)
-            found += [Test(i, family, look, e, alpha, r) for (i, e), r in zip(each, rejected, strict=True)]
+            found += [Ruling(i, family, look, e, alpha, r) for (i, e), r in zip(each, rejected, strict=True)]
     return found
 
 
@@ -85,7 +85,7 @@ def independence_tests(tally: Tally, law: Law) -> list[Evidence]:
     # Two shards of n independent sequences are the same with probability (sum of p^2)^n <= (max p)^n.
     chance = shards**2 * float(law.max()) ** LEAST_DIGESTED
     same = Evidence("repeated shards", float(repeated), min(1.0, chance) if repeated else 1.0, tally.samples)
-    return [neighbours_independent(tally.pairs, law), same]
+    return [*([neighbours_independent(tally.pairs, law)] if tally.pairs.any() else []), same]
 
 
 def pit_tests(tally: Tally, law: Law) -> list[Evidence]:
