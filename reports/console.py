@@ -30,7 +30,8 @@ _MARK = {
 def progress(total: int) -> Iterator[Callable[[str], None]]:
     """A bar on standard error; call the result with what is begun next."""
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=total, completed=-1)
         yield lambda text: bar.update(task, advance=1, description=escape(text))
 

@@ -12,6 +12,7 @@ import click
 _COMMANDS = {
     "law": "The exact output law of cases.",
     "verify": "Take cases through every check and give one verdict.",
+    "compare": "What a change did to acceptance and verdicts.",
     "record": "Turn a real target and draft into a case file.",
     "bench": "Measure what the sampler costs.",
 }

@@ -16,10 +16,14 @@ if TYPE_CHECKING:
     from verify.cases import Case
     from verify.gate import Check
 
+_SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
+_SECONDS = click.FloatRange(0, min_open=True)
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
 
 @click.command()
 @click.argument("cases", nargs=-1, metavar="[CASE]...")
-@click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write all results here.")
+@click.option("--json", "json_path", type=_FILE, help="Write all results here.")
 @click.option(
     "--failures",
     type=click.Path(file_okay=False, path_type=Path),
@@ -27,11 +31,47 @@ if TYPE_CHECKING:
     show_default=True,
     help="Where every failed case is saved.",
 )
-def verify(cases: tuple[str, ...], json_path: Path | None, failures: Path) -> int:
+@click.option("--sampler", metavar="SPEC", help="Judge this sampler: package.module:factory or path/file.py:factory.")
+@click.option("--config", metavar="JSON", help="Settings for its factory, as JSON or a file of it; over the toys' own.")
+@click.option("--toy", "toys", multiple=True, metavar="NAME", help="Only this toy of the battery; may be repeated.")
+@click.option("--tv", type=_SHARE, default=5e-3, show_default=True, help="The total variation that must be found.")
+@click.option("--alpha", type=_SHARE, default=1e-9, show_default=True, help="How likely a false alarm may be.")
+@click.option("--beta", type=_SHARE, default=1e-6, show_default=True, help="How likely a miss may be.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of all sampling.")
+@click.option("--time", "seconds", type=_SECONDS, default=60.0, show_default=True, help="Seconds to sample for.")
+@click.option("--patience", type=_SECONDS, default=60.0, show_default=True, help="Seconds until a sampler hangs.")
+@click.option("--jobs", type=click.IntRange(0), default=0, help="Processes, or shards at a time on a cluster.")
+@click.option("--dask", metavar="ADDRESS", help="A dask.distributed scheduler to sample on.")
+@click.option("--checkpoint", type=_FILE, help="Keep the progress here, and go on from it if it exists.")
+@click.option("--replay", type=_FILE, help="Play the lossy trial of this file again.")
+def verify(cases: tuple[str, ...], json_path: Path | None, failures: Path, **asked: Any) -> int:
     """Take the packaged cases, or each CASE file, through the exact and parity checks of both implementations.
 
     Ends in one table and one verdict. The controls are lossy on purpose: if one is not found, the verdict is an error.
+
+    With --sampler: sample sequences of it on a battery of toys, or on those of CASE files, and say whether they are
+    the target's, with error rates stated beforehand.
     """
+    if asked["sampler"] is None and asked["replay"] is None:
+        _refuse_without_sampler()
+        return _verify_cases(cases, json_path, failures)
+    from rheo.cli.sampler import Request, settings_from, verify_sampler
+
+    settings = settings_from(asked.pop("config"))
+    return verify_sampler(Request(cases=cases, settings=settings, json_path=json_path, failures=failures, **asked))
+
+
+def _refuse_without_sampler() -> None:
+    """UsageError for an option that would have no effect."""
+    context = click.get_current_context()
+    for option in context.command.params:
+        name = option.name or ""
+        given = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        if given and name not in ("cases", "json_path", "failures"):
+            raise click.UsageError(f"{option.opts[0]} is for --sampler")
+
+
+def _verify_cases(cases: tuple[str, ...], json_path: Path | None, failures: Path) -> int:
     import torch
 
     if json_path is not None:

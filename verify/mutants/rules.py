@@ -60,7 +60,7 @@ def _typical(p: Tensor, children: Children) -> Tensor:
 
 
 def _second_chance(p: Tensor, children: Children) -> Tensor:
-    rejected = 1 - ratio(p, children).clamp(max=1)
+    rejected: Tensor = 1 - ratio(p, children).clamp(max=1)
     return 1 - rejected * rejected
 
 
