@@ -1,20 +1,22 @@
-"""transformers' sampling, run as shipped: right where it claims to be, and what it does at the ends of [0, 1)."""
+"""transformers' sampling, run as shipped, keeps its target; the same, broken on purpose, does not."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import transformers
+from transformers.cache_utils import DynamicLayer
 from transformers.generation import utils as generation
 from transformers.generation.candidate_generator import AssistedCandidateGenerator
 
 from verify import goodness, power
-from verify.engines.toy_models import LookupModel, seeded
+from verify.engines.toy_models import LookupModel
 from verify.engines.transformers_assisted import Generation, assisted_generation, prompt_lookup, sampling
 from verify.engines.transformers_speculative import speculative_sampling
 from verify.goodness import Evidence
@@ -24,11 +26,13 @@ from verify.subjects import Factory, Samples
 from verify.toys import Table, Toy
 
 pytestmark = pytest.mark.model
+as_found = pytest.mark.skipif(
+    not transformers.__version__.startswith("5.24."), reason="a fault of transformers 5.24: look again in this version"
+)
 
 TOY = random_toy(3, 2, 5, "any")
 ALPHA, BETA = 1e-9, 1e-6
 TEMPERATURES = {"1": 1.0, "1/2": 0.5}
-ULP = 2.0**-24  # the step of torch.rand in float32: k * ULP for k = 0 .. 2^24 - 1
 EAGER = {"assistant_confidence_threshold": 0.0}  # never cuts a draft short
 
 
@@ -118,6 +122,13 @@ def test_a_draft_declared_at_another_temperature_is_found(monkeypatch: pytest.Mo
     assert found.p_value < ALPHA
 
 
+def test_a_cache_that_keeps_refused_drafts_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DynamicLayer, "crop", lambda self, tokens_to_remove: None)
+    toy = random_toy(3, 2, 5, "peaked")
+    samples = assisted_generation({"depth": 2, "assistant": EAGER}).sample(toy, 5, 500, seed=10)
+    assert judge(samples, toy).p_value < ALPHA
+
+
 def test_the_ensemble_weight_loses_exactly_what_it_says() -> None:
     toy, weight = pair((6, 3, 1), (1, 3, 6)), 0.5
     settings = {"assistant": EAGER, "generate": {"assistant_ensemble_weight": weight}}
@@ -129,121 +140,6 @@ def test_the_ensemble_weight_loses_exactly_what_it_says() -> None:
     assert goodness.tv_gate(counts, law).p_value > ALPHA
     tv = (1 - weight) * np.abs(p - q).sum() / 2
     assert abs(judge(first, toy).statistic - tv) < power.tv_gate_detectable(len(first), ALPHA, BETA, 3)
-
-
-def step(coin: float | None, monkeypatch: pytest.MonkeyPatch, p: Any, q: Any, drafted: int) -> list[int]:
-    """The tokens of a round with one draft; p, q: logits. coin: what the acceptance draws, None for what it draws."""
-    if coin is not None:
-        monkeypatch.setattr(torch, "rand_like", lambda x: torch.full_like(x, coin))
-    ids, q_logits = torch.tensor([[drafted]]), torch.tensor([[q]])
-    tokens, _ = generation._speculative_sampling(ids, q_logits, 1, torch.tensor([[p, p]]))
-    result: list[int] = tokens[0].tolist()
-    return result
-
-
-INF = float("inf")
-
-
-def test_a_coin_of_zero_accepts_a_token_of_probability_zero(monkeypatch: pytest.MonkeyPatch) -> None:
-    impossible: dict[str, Any] = {"p": [0.0, -INF], "q": [0.0, 0.0], "drafted": 1}
-    assert step(0.0, monkeypatch, **impossible) == [1, 0]
-    assert step(ULP, monkeypatch, **impossible) == [0]
-
-
-@pytest.mark.parametrize("factory", [speculative_sampling, assisted_generation])
-def test_with_coins_of_zero_an_impossible_sequence_is_found_at_once(
-    monkeypatch: pytest.MonkeyPatch, factory: Factory
-) -> None:
-    monkeypatch.setattr(torch, "rand_like", torch.zeros_like)
-    toy = pair((1, 0), (1, 1))
-    found = judge(factory({"assistant": EAGER}).sample(toy, 2, 30, seed=7), toy)
-    assert (found.test, found.p_value) == ("impossible", 0.0)
-
-
-# Where torch's generator on a CPU, seeded so, gives 0.0, and where 1 - ULP, the largest float32 below 1.
-ZERO = {"seed": 12, "index": 411_302}
-TOP = {"seed": 17, "index": 2_642_816}
-
-
-def drawn_until(place: dict[str, int], short: int = 0) -> None:
-    """Leave the generator so that the next draw but `short` is the one at the place."""
-    torch.manual_seed(place["seed"])
-    torch.rand(place["index"] - short)
-
-
-@pytest.fixture
-def _own_generator() -> Iterator[None]:
-    with torch.random.fork_rng(devices=[]):
-        yield
-
-
-@pytest.mark.usefixtures("_own_generator")
-def test_torch_draws_coins_of_zero_and_never_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    for place, value in ((ZERO, 0.0), (TOP, 1 - ULP)):
-        drawn_until(place)
-        assert torch.rand(1).item() == value
-    torch.manual_seed(1)
-    steps = torch.rand(1 << 22) / ULP
-    assert bool((steps == steps.round()).all())  # so each of 2^24 values, 0 among them, comes once in 2^24 draws
-    drawn_until(ZERO)
-    assert step(None, monkeypatch, p=[0.0, -INF], q=[0.0, 0.0], drafted=1) == [1, 0]
-
-
-def test_generate_as_shipped_emits_a_token_of_probability_zero() -> None:
-    """No function is replaced: only the place in torch's stream is chosen."""
-    toy = pair((1, 0), (1, 1))
-    target = LookupModel(toy.p, 2)
-    assistant = LookupModel(toy.q, 2, num_assistant_tokens=1, **EAGER)
-    begin = torch.tensor([[2]])
-    emitted = set()
-    for drawn_before in range(32):  # how many numbers the assistant draws before the coin is torch's business
-        with seeded(0):
-            drawn_until(ZERO, short=drawn_before)
-            ids = target.generate(
-                begin,
-                attention_mask=torch.ones_like(begin),
-                do_sample=True,
-                max_new_tokens=2,
-                assistant_model=assistant,
-            )
-        emitted |= set(ids[0, 1:].tolist())
-    assert emitted == {0, 1}
-
-
-def test_a_ratio_a_rounding_below_one_is_accepted_at_every_coin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Accepting on u <= a adds one coin of 2^24: P(accept) = (floor(a 2^24) + 1) / 2^24 for a < 1."""
-    for a, coins_over in ((1 - ULP, 0), (1 - 2 * ULP, 1), (0.5, (1 << 23) - 1)):
-        coins = torch.arange(1 << 24, dtype=torch.float32) * ULP
-        assert int((~(coins <= torch.tensor(a))).sum()) == coins_over
-    almost = float(np.log(np.float32(1 - ULP)))
-    assert step(1 - ULP, monkeypatch, p=[almost, np.log(ULP)], q=[0.0, -INF], drafted=0)[0] == 0
-
-
-# Two tokens, p and q equal but for rounding: in float32 no token has p > q, and p/q of token 0 is 1 - 3 ULP.
-NEARLY_EQUAL: dict[str, Any] = {
-    "q": [-2.1364338397979736, 0.9111659526824951],
-    "p": [-2.1364338397979736, 0.9111661314964294],
-    "drafted": 0,
-}
-
-
-@pytest.mark.usefixtures("_own_generator")
-def test_a_rejection_without_residual_raises(monkeypatch: pytest.MonkeyPatch) -> None:
-    p, q = (torch.tensor(NEARLY_EQUAL[key]).softmax(-1) for key in "pq")
-    assert bool((p <= q).all())
-    assert (p / q)[0].item() == 1 - 3 * ULP
-    drawn_until(TOP)
-    with pytest.raises(RuntimeError, match="nan"):
-        step(None, monkeypatch, **NEARLY_EQUAL)
-    assert step(1 - 3 * ULP, monkeypatch, **NEARLY_EQUAL)[0] == 0
-
-
-def test_equal_models_accept_every_draft(monkeypatch: pytest.MonkeyPatch) -> None:
-    rounds = counted(monkeypatch, generation, "_speculative_sampling")
-    toy = random_toy(5, 4, 4, "equal")
-    speculative_sampling({"depth": 3}).sample(toy, 8, 200, seed=8)
-    assert len(rounds) == 400
-    assert step(1 - ULP, monkeypatch, p=[0.3, -1.0], q=[0.3, -1.0], drafted=1)[0] == 1
 
 
 @pytest.mark.parametrize("factory", [sampling, speculative_sampling, assisted_generation, prompt_lookup])
@@ -268,12 +164,21 @@ def test_settings_that_transformers_cannot_sample_with_are_refused(
         factory(wrong)
 
 
-@pytest.mark.parametrize("module", ["transformers_assisted", "transformers_speculative"])
-def test_without_transformers_one_line_says_what_to_install(module: str) -> None:
-    code = f"import sys; sys.modules['transformers'] = None; import verify.engines.{module}"
+@pytest.mark.parametrize(
+    ("module", "before", "end"),
+    [
+        ("transformers_assisted", "import sys; sys.modules['transformers'] = None", "'rheosampling[models]'"),
+        ("transformers_speculative", "import sys; sys.modules['transformers'] = None", "'rheosampling[models]'"),
+        ("toy_models", "import transformers; transformers.__version__ = '5.9.1'", "; found 5.9.1"),
+    ],
+)
+def test_without_the_right_transformers_one_line_says_what_to_install(module: str, before: str, end: str) -> None:
+    code = f"{before}; import verify.engines.{module}"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    last = result.stderr.strip().splitlines()[-1]
     assert result.returncode == 1
-    assert result.stderr.strip().splitlines()[-1].startswith("ImportError: verify.engines needs transformers 5: pip")
+    assert last.startswith("ImportError: verify.engines needs transformers 5.24 or later: pip install")
+    assert last.endswith(end)
 
 
 def test_beyond_fifty_tokens_generate_samples_another_target_unless_told_not_to() -> None:

@@ -25,6 +25,7 @@ from transformers import (
 )
 from transformers.generation import candidate_generator
 
+from tests.test_engines import as_found
 from verify import goodness
 from verify.engines.toy_models import seeded
 from verify.engines.transformers_assisted import assisted_generation
@@ -84,6 +85,7 @@ def power_of_q(exponent: float) -> NDArray[np.float64]:
     return np.asarray(weights / weights.sum())
 
 
+@as_found
 def test_the_assistant_is_tempered_twice_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """At T = 1/2 the draft is q^4, not q^2: what is declared is what was drawn from, only acceptance is lost."""
     rounds = rounds_of(monkeypatch, {"depth": 4, "assistant": EAGER, "temperature": "1/2"}, count=150)
@@ -94,6 +96,7 @@ def test_the_assistant_is_tempered_twice_and_says_so(monkeypatch: pytest.MonkeyP
     assert goodness.tv_gate(drafted, power_of_q(2)).p_value < ALPHA
 
 
+@as_found
 def test_the_assistant_is_cut_to_a_nucleus_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of q = (1, 2, 3, 10) / 16 the nucleus of 0.7 keeps (3, 10), of which it keeps 10 alone the second time."""
     rounds = rounds_of(monkeypatch, {"depth": 2, "assistant": EAGER, "generate": {"top_p": 0.7}})
@@ -118,6 +121,7 @@ def test_an_unsure_draft_is_still_proposed_and_ends_the_chain(monkeypatch: pytes
     assert any(len(chain) > 2 for chain in likely)
 
 
+@as_found
 def test_the_number_of_drafts_is_the_assistants_not_an_argument_of_generate(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"depth": 1, "assistant": EAGER, "generate": {"num_assistant_tokens": 3}}
     assert {len(found.tokens) for found in rounds_of(monkeypatch, settings)} == {1}
@@ -211,6 +215,7 @@ def gemma4() -> tuple[Any, Any]:
     return target, model
 
 
+@as_found
 @pytest.mark.parametrize(("declared", "lossy"), [(unchanged, True), (one_hot, False)])
 def test_a_gemma4_assistant_drafts_greedily_but_declares_q_and_loses_the_target(
     monkeypatch: pytest.MonkeyPatch, declared: Callable[[Tensor, Tensor], Tensor], lossy: bool
@@ -239,6 +244,7 @@ def tokenizer(words: list[str], sign: int = 1) -> Any:
     return result
 
 
+@as_found
 @pytest.mark.parametrize(("sign", "lossy"), [(1, False), (-1, True)])
 def test_with_two_tokenizers_q_is_declared_in_the_order_that_a_vocabulary_is_listed_in(sign: int, lossy: bool) -> None:
     """Where the assistant has a word that the target lacks: right if its tokenizer lists it by ascending id."""
@@ -257,6 +263,7 @@ def test_a_tokenizer_as_shipped_lists_its_vocabulary_in_no_order() -> None:
     assert listed != sorted(listed)
 
 
+@as_found
 def test_with_two_tokenizers_an_assistant_that_knows_fewer_words_raises() -> None:
     tokenizers = {"tokenizer": tokenizer(WORDS), "assistant_tokenizer": tokenizer(WORDS[:-1])}
     with pytest.raises(AttributeError, match="assistant_overlap_token_ids"):

@@ -16,12 +16,17 @@ from torch import Tensor
 
 from verify.toys import Tokens
 
+_NEEDS = "needs transformers 5.24 or later: pip install 'rheosampling[models]'"
+
 try:
+    import transformers
     from transformers import GenerationConfig, GenerationMixin, PreTrainedConfig, PreTrainedModel
     from transformers.modeling_outputs import CausalLMOutputWithPast
     from transformers.utils import logging
 except ImportError as error:
-    raise ImportError("verify.engines needs transformers 5: pip install 'rheosampling[models]'") from error
+    raise ImportError(f"verify.engines {_NEEDS}") from error
+if tuple(int(part) for part in transformers.__version__.split(".")[:2]) < (5, 24):  # caches had another name
+    raise ImportError(f"verify.engines {_NEEDS}; found {transformers.__version__}")
 
 Rows = Callable[[NDArray[np.integer]], NDArray[np.float64]]  # toy.p or toy.q
 
@@ -55,7 +60,7 @@ class LookupModel(PreTrainedModel, GenerationMixin):  # type: ignore[no-untyped-
         self.generation_config = generation_config(**generation)
         self.anchor = torch.nn.Parameter(torch.zeros(1), requires_grad=False)  # what tells the model's device
 
-    def forward(self, input_ids: Tensor, cache: Any = None, **_: object) -> CausalLMOutputWithPast:
+    def forward(self, input_ids: Tensor, cache: Any, **_: object) -> CausalLMOutputWithPast:
         """Logits [n, t, vocab + 1] after each of the new input_ids [n, t]."""
         new = input_ids[:, None, :, None].float()
         seen = cache.update(new, new, 0)[0][:, 0, :, 0].long()
