@@ -5,6 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -187,3 +190,34 @@ def test_beyond_fifty_tokens_generate_samples_another_target_unless_told_not_to(
     assert np.array_equal(np.unique(seen), np.arange(64))
     seen = Generation({}, batch=8_000).sample(toy, 1, 8_000, seed=9)
     assert np.array_equal(np.unique(seen), np.arange(14, 64))
+
+
+def accepted(drafts: Any, q: Any, p: Any, keep: Callable[[float], float]) -> list[list[int]]:
+    """Verification as in the books; keep(p / q) is the probability of acceptance."""
+    rows = []
+    for row, own_q, own_p in zip(drafts.tolist(), q, p, strict=True):
+        kept: list[int] = []
+        for i, token in enumerate(row):
+            if torch.rand(()).item() >= keep(float(own_p[i, token] / own_q[i, token])):
+                rest = (own_p[i] - own_q[i]).clamp(min=0)
+                break
+            kept.append(token)
+        else:
+            rest = own_p[-1]
+        rows.append([*kept, int(torch.multinomial(rest, 1))])
+    return rows
+
+
+@pytest.mark.parametrize(("keep", "lossy"), [(lambda a: min(a, 1.0), False), (lambda a: min(2 * a, 1.0), True)])
+def test_the_subject_printed_in_the_documentation_works(
+    monkeypatch: pytest.MonkeyPatch, keep: Callable[[float], float], lossy: bool
+) -> None:
+    text = (Path(__file__).parents[1] / "docs" / "engines.md").read_text(encoding="utf-8")
+    engine = ModuleType("my_engine")
+    vars(engine)["verify_drafts"] = partial(accepted, keep=keep)
+    monkeypatch.setitem(sys.modules, "my_engine", engine)
+    scope: dict[str, Any] = {}
+    with torch.random.fork_rng(devices=[]):
+        exec(text.split("```python\n")[-1].split("```")[0], scope)
+        samples = scope["Subject"]({"depth": 2, "temperature": 0.5}).sample(TOY, 4, 2_000, seed=11)
+    assert (judge(samples, TOY, 0.5).p_value < ALPHA) == lossy
