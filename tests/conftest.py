@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import settings
+
+from properties import profiles
 
 torch.set_num_threads(1)
 
-settings.register_profile("ci", derandomize=True, max_examples=60, deadline=None)
-settings.register_profile("nightly", max_examples=2_000, deadline=None)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+profiles.load()
 
 # Cases with expectations computed elsewhere, where a checkout has them beside it.
 SHARED_CASES = sorted((Path(__file__).parents[2] / "shared" / "cases").glob("*.json"))
