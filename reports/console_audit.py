@@ -50,7 +50,7 @@ def audit_table(record: dict[str, Any], on_stderr: bool = False) -> None:
     tests = _table("test", "tokens", "alpha", "found", "p-value", "would find", "")
     for test in record["tests"]:
         e_process = test["test"] == "e-process"
-        found = f"e = {power_of_ten(test['statistic'])}" if e_process else f"D = {test['statistic']:.2g}"
+        found = f"e = {_power_of_ten(test['statistic'])}" if e_process else f"D = {test['statistic']:.2g}"
         finds = "nothing" if test["detectable"] is None else f"D = {test['detectable']:.2g}"
         mark = "[bold red]rejects[/]" if test["rejects"] else "[green]ok[/]"
         numbers = (f"{test['tokens']:,}", f"{test['alpha']:.2g}", found, f"{test['p_value']:.2g}", finds)
@@ -63,18 +63,17 @@ def audit_table(record: dict[str, Any], on_stderr: bool = False) -> None:
         planned = record["tokens_planned"]
         wanted = f"{planned:,} tokens were planned" if planned else "no fault would have been found yet"
         console.print(f"too few tokens: {wanted}", style="yellow", highlight=False)
-    color = "green" if record["verdict"] == "lossless" else "bold red"
-    words = (
-        "lossless: no evidence against it" if record["verdict"] == "lossless" else record["verdict"].replace("_", " ")
-    )
+    lossless = record["verdict"] == "lossless"
+    color = "green" if lossless else "bold red"
+    words = "lossless: no evidence against it" if lossless else record["verdict"].replace("_", " ")
     details = f"{record['tokens']:,} tokens, alpha {record['alpha']:g}, beta {record['beta']:g}, {record['seconds']} s"
-    console.print(f"[{color}]verdict: {words}[/]  ({details})", highlight=False)
+    console.print(f"[{color}]verdict: {words}[/]  ({details})", highlight=False, soft_wrap=True)
 
 
 def _table(*heads: str) -> Table:
     return Table(*heads, box=SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False)
 
 
-def power_of_ten(exponent: float) -> str:
+def _power_of_ten(exponent: float) -> str:
     """10^exponent in few characters, however large."""
-    return f"{10**exponent:.3g}" if -4 < exponent < 6 else f"1e{exponent:+.0f}"
+    return f"{10**exponent:.3g}" if exponent < 6 else f"1e{exponent:+.0f}"

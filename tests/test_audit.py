@@ -6,6 +6,8 @@ import gc
 import json
 import math
 import multiprocessing
+import subprocess
+import sys
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -24,6 +26,7 @@ from tests.traces import Columns, contexts, rows, run
 from verify import eprocess, lifetime, trace
 from verify.audit import StateError, audit, load, save
 from verify.lifetime import BINS, Lifetime, Plan, count, findings, kolmogorov, uniforms
+from verify.orders import mass_before
 from verify.power import ks_detectable
 from verify.trace_writer import TraceWriter
 
@@ -87,6 +90,23 @@ def test_a_sampler_that_leans_to_its_draft_is_found(
     assert (status, record["verdict"], record["order"]) == (1, "lossy", "p/q")
     assert [test["rejects"] for test in record["tests"]] == [True, True]
     assert err.count("rejects") == 2
+
+
+def test_an_order_that_looks_at_what_was_drafted_fails_a_right_sampler(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng, n = np.random.default_rng(10), 20_000
+    p, q, drafted = contexts(rng, n, keep=0.0)  # one token drafted from q, accepted with min(1, p/q)
+    at = np.arange(n)
+    residual = np.maximum(p - q, 0)
+    others = (residual.cumsum(1) < rng.random((n, 1)) * residual.sum(1, keepdims=True)).sum(1).clip(0, 11)
+    tokens = np.where(rng.random(n) < p[at, drafted] / q[at, drafted], drafted, others)
+    statuses: dict[str, int] = {}
+    for name, keys in (("p", p), ("p/q", p / q), ("drafted first", np.arange(12) == drafted[:, None])):
+        columns = {"p_token": p[at, tokens], "p_before": mass_before(keys.astype(float), p, tokens)}
+        path = saved(tmp_path / f"{len(statuses)}.npz", columns)
+        statuses[name] = run(capsys, path, "--tokens", n)[0]
+    assert statuses == {"p": 0, "p/q": 0, "drafted first": 1}
 
 
 def test_the_e_process_raises_no_more_false_alarms_than_alpha_over_many_short_lives() -> None:
@@ -239,8 +259,8 @@ def test_the_json_says_everything_and_the_table_comes_from_it(
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["--alpha", "nan"], ["--alpha", 0], ["--alpha", 1], ["--alpha", "x"], ["--beta", 2], ["--tokens", 0],
-        ["--seed", -1], ["--seed", 2**64], ["--json", "/no/x.json"], ["--state", "/dev/null"],
+        ["--alpha", "nan"], ["--alpha", 0], ["--alpha", 5e-324], ["--alpha", 1], ["--alpha", "x"], ["--beta", 2],
+        ["--tokens", 0], ["--seed", -1], ["--seed", 2**64], ["--json", "/no/x.json"], ["--state", "/dev/null"],
     ],
     ids=str,
 )  # fmt: skip
@@ -259,6 +279,17 @@ def test_an_input_is_never_written_over(tmp_path: Path, capsys: pytest.CaptureFi
         assert (status, len(err.splitlines())) == (2, 1)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_audit_needs_no_torch(tmp_path: Path) -> None:
+    path = saved(tmp_path / "x.npz", rows(9_000))
+    code = (
+        f"import sys; sys.argv = ['rheo', 'audit', {str(path)!r}]; from rheo.cli.main import main\n"
+        "try: main()\nfinally: assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "verdict: lossless" in done.stdout
 
 
 # One lifetime.

@@ -278,7 +278,8 @@ def _parquet(file: BinaryIO, name: str, size: int) -> Trace:
     except ImportError:
         raise TraceError(f"{name}: parquet needs pyarrow: pip install 'rheosampling[parquet]'") from None
     with _reading(name, "no readable parquet"):
-        source = parquet.ParquetFile(file)
+        # Unbuffered, whole row groups are held, and kept.
+        source = parquet.ParquetFile(file, pre_buffer=False, buffer_size=_BYTES)
         schema, total = source.schema_arrow, source.metadata.num_rows
         order = (schema.metadata or {}).get(b"order", b"").decode()
     columns = [column for column in COLUMNS if schema.get_field_index(column) >= 0]

@@ -21,7 +21,7 @@ _SAVE_SECONDS = 2.0
 
 
 def _rate(ctx: click.Context, param: click.Parameter, value: float) -> float:
-    if not 0 < value < 1:  # click's own range lets NaN through
+    if not 1e-300 < value < 1:  # a NaN neither, which click's own range lets through
         raise click.BadParameter(f"{value} is not between 0 and 1.")
     return value
 
