@@ -183,9 +183,8 @@ def test_a_saved_e_process_goes_on_as_if_never_stopped() -> None:
     whole = eprocess.update(eprocess.State(), pit)
     half = eprocess.loads(eprocess.dumps(eprocess.update(eprocess.State(), pit[:1_111])))
     resumed = eprocess.update(half, pit[1_111:])
-    assert resumed.samples == whole.samples == 3_000
-    assert resumed.log_wealth == pytest.approx(whole.log_wealth, abs=1e-9)
-    assert resumed.log_peak == pytest.approx(whole.log_peak, abs=1e-9)
+    assert resumed == whole
+    assert resumed.samples == 3_000
     for wrong in ("", "{}", '{"version": 1, "log_wealth": [0], "samples": 1, "log_peak": 0}'):
         with pytest.raises(ValueError, match="e-process"):
             eprocess.loads(wrong)
@@ -194,10 +193,8 @@ def test_a_saved_e_process_goes_on_as_if_never_stopped() -> None:
 
 
 def test_no_gambler_can_expect_to_gain_from_uniforms() -> None:
-    u = (np.arange(100_000) + 0.5) / 100_000
-    gains = 1 + eprocess._BETS[:, 1:] * np.cos(np.pi * eprocess._BETS[:, :1] * u)
-    assert np.abs(gains.mean(1) - 1).max() < 1e-8
-    assert gains.min() > 0
+    assert np.abs(eprocess._GAINS.mean(0) - 1).max() < 1e-14
+    assert eprocess._GAINS.min() > 0
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -69,9 +69,12 @@ def findings(subject: dict[str, Any]) -> Iterator[str]:
 
 
 def worst_test(progress: Progress) -> Ruling | None:
-    """The most telling of the tests that reject: by p-value, then by how much of it there is."""
-    rejecting = [test for test in progress.tests if test.rejected]
-    return min(rejecting, key=lambda test: (test.evidence.p_value, -test.evidence.statistic), default=None)
+    """The most telling of the tests that reject: by p-value, joint tests before others, then by how much there is."""
+
+    def key(test: Ruling) -> tuple[float, bool, float]:
+        return test.evidence.p_value, test.family != "joint", -test.evidence.statistic
+
+    return min((test for test in progress.tests if test.rejected), key=key, default=None)
 
 
 def seconds_missing(plan: Plan, progress: Progress) -> float | None:

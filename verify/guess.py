@@ -18,10 +18,11 @@ from verify.battery import Trial
 from verify.plan import Plan
 from verify.run import Progress
 from verify.shards import trial_temperature
-from verify.tally import Ruling
+from verify.tally import Ruling, Tally
 
 Law = NDArray[np.float64]
 
+_SAME = 100  # pairs of equal rows that are no accident
 _EXPLAINED = 0.5  # the share of a deviation that a story must explain to be told
 
 
@@ -29,9 +30,9 @@ def guess(plan: Plan, progress: Progress, worst: Ruling) -> str:
     """One line on what may be wrong."""
     if worst.evidence.test == "repeated shards":
         return "different seeds give the same samples: the seed is not used"
-    if worst.family == "independence":
-        return "neighbouring rows depend on each other: rows of a batch share randomness"
     trial, tally, law = plan.trials[worst.trial], progress.tallies[worst.trial], plan.laws[worst.trial]
+    if rows_depend(tally):
+        return "neighbouring rows depend on each other: rows of a batch share randomness"
     shape = (trial.toy.vocab,) * trial.length
     seen, expected = tally.cells.reshape(shape), law.reshape(shape)
     position = first_deviating(seen, expected)
@@ -41,6 +42,17 @@ def guess(plan: Plan, progress: Progress, worst: Ruling) -> str:
     else:
         story = explain(trial, seen, position) or "no simple story explains it"
     return f"deviates from {place}: {story}"
+
+
+def rows_depend(tally: Tally) -> bool:
+    """Whether neighbours are further from independence than noise takes them, whatever the law of each row is."""
+    n, own = max(int(tally.pairs.sum()), 1), tally.cells / max(tally.samples, 1)
+    if np.trace(tally.pairs) == n and n > _SAME:  # all of a shard may be one sequence, which is independent of itself
+        return True
+    expected = n * np.outer(own, own)
+    # The mean of a cell's |count - expected| is near sqrt(2 expected / pi), and their sum hardly leaves its own mean.
+    noise = np.sqrt(2 * expected / np.pi).sum()
+    return bool(np.abs(tally.pairs - expected).sum() > 2 * noise)
 
 
 def first_deviating(seen: NDArray[np.int64], expected: Law) -> int:
@@ -68,31 +80,48 @@ def explain(trial: Trial, seen: NDArray[np.int64], position: int) -> str | None:
 
     p, _ = laws_after(trial, contexts)
     before = off(p)
-    best, story = min(((off(law), text) for law, text in stories(trial, contexts, off)), default=(before, ""))
-    return f"{story} ({1 - best / before:.0%} of it explained)" if best < (1 - _EXPLAINED) * before else None
+    left, _, story = min(
+        (round(off(law) / before, 2), place, text) for place, (law, text) in enumerate(stories(trial, contexts, off))
+    )
+    return f"{story} ({1 - left:.0%} of it explained)" if left < 1 - _EXPLAINED else None
 
 
 def stories(trial: Trial, contexts: NDArray[np.int64], off: Callable[[Law], float]) -> Iterator[tuple[Law, str]]:
     """Laws [n, V] after contexts that kinds of faults lead to, fitted where they have a parameter."""
     p, q = laws_after(trial, contexts)
-    share = minimize_scalar(lambda w: off((1 - w) * p + w * q), bounds=(-1, 1), method="bounded").x
-    side = (
-        "towards the draft: drafts are accepted too easily" if share > 0 else "away from the draft: rejected too easily"
-    )
-    yield (1 - share) * p + share * q, f"p pulled {side}, by {abs(share):.3f}"
-    log_t = minimize_scalar(
-        lambda x: off(laws_after(trial, contexts, np.exp(x))[0]), bounds=(-3, 3), method="bounded"
-    ).x
-    yield laws_after(trial, contexts, float(np.exp(log_t)))[0], f"as if p had temperature {np.exp(log_t):.2f}"
+    for other, (law, (towards, away)) in partners(p, q).items():
+        fit = minimize_scalar(lambda w, law=law: off((1 - w) * p + w * law), bounds=(-1, 1), method="bounded")
+        share = float(fit.x)
+        way, meaning = ("towards", towards) if share > 0 else ("away from", away)
+        yield (1 - share) * p + share * law, f"p pulled {way} {other} by {abs(share):.3f}: {meaning}"
+    fit = minimize_scalar(lambda x: off(laws_after(trial, contexts, np.exp(x))[0]), bounds=(-3, 3), method="bounded")
+    temperature = float(np.exp(fit.x))
+    yield laws_after(trial, contexts, temperature)[0], f"as if p had temperature {temperature:.2f}"
     if contexts.shape[1]:
-        yield (
-            laws_after(trial, contexts[:, :-1])[0],
-            "the law without the last token: the parent's row",
-        )
+        yield laws_after(trial, contexts[:, :-1])[0], "the law without the last token: the parent's row"
         for shift in range(1, trial.toy.vocab):
             sibling = contexts.copy()
             sibling[:, -1] = (sibling[:, -1] + shift) % trial.toy.vocab
             yield laws_after(trial, sibling)[0], "the law after another last token: a sibling's row"
+
+
+def partners(p: Law, q: Law) -> dict[str, tuple[Law, tuple[str, str]]]:
+    """Laws [n, V] that a fault may mix into p, by name, and what it means to be pulled towards each, or away."""
+    tail = np.where(q == q.max(axis=1, keepdims=True), 0.0, q)
+    likeliest = np.where(p == p.max(axis=1, keepdims=True), 1.0, 0.0)
+    return {
+        "the draft": (q, ("drafts pass too easily", "drafts pass too rarely")),
+        "the draft's tail": (_normal(tail, q), ("probes pass too easily", "probes pass too rarely")),
+        "the residual": (_normal(np.maximum(p - q, 0), p), ("too much is rejected", "too little is rejected")),
+        "its likeliest token": (_normal(likeliest, p), ("a greedy step", "a step that shuns the likeliest")),
+        "all tokens alike": (np.full_like(p, 1 / p.shape[1]), ("a law too flat", "a law too sharp")),
+    }
+
+
+def _normal(weights: Law, otherwise: Law) -> Law:
+    """Weights [n, V] as laws; a row without any is taken from another."""
+    total = weights.sum(axis=1, keepdims=True)
+    return np.asarray(np.where(total > 0, weights / np.where(total > 0, total, 1), otherwise))
 
 
 def laws_after(trial: Trial, contexts: NDArray[np.int64], temperature: float | None = None) -> tuple[Law, Law]:

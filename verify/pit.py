@@ -1,9 +1,8 @@
 """The randomised probability integral transform: what makes tokens from different contexts comparable.
 
 For a token drawn from p, the mass ranked before it plus a uniform share of its own is uniform on [0, 1), whatever p
-is. So one test pools a whole run. The order of the tokens may depend on the emitted prefix alone, never on what a tree
-held, on what was accepted or on how long the round was: an order here is a function of p and q after the prefix and of
-nothing else, and the randomiser is drawn here, apart from the sampler's numbers.
+is. So one test pools a whole run. The order of the tokens is one of `verify.orders`, and the randomiser is drawn here,
+apart from the sampler's numbers.
 """
 
 from __future__ import annotations
@@ -15,25 +14,12 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from verify.goodness import Evidence
+from verify.orders import ORDERS, Floats, Order, mass_before
 
-Floats = NDArray[np.float64]
-Order = Callable[[Floats, Floats], Floats]  # p, q [n, vocab] -> keys [n, vocab]; larger keys rank first
-
-
-def by_p(p: Floats, q: Floats) -> Floats:
-    """Likely tokens first."""
-    return p
-
-
-def by_q(p: Floats, q: Floats) -> Floats:
-    """Tokens that the draft likes first: sees what a sampler owes to its draft."""
-    return q
-
-
-def by_ratio(p: Floats, q: Floats) -> Floats:
-    """Tokens that the draft likes too little first: most rejected mass ends there."""
-    return np.divide(p, q, out=np.full_like(p, np.inf), where=q > 0)
-
+__all__ = [
+    "ORDERS", "STRATA", "Floats", "Order", "Strata", "kolmogorov", "kolmogorov_by_stratum", "mass_before", "pit_of",
+    "transform",
+]  # fmt: skip
 
 # p, q [n, vocab] -> int labels [n]: contexts that are tested apart, so that opposite faults do not cancel.
 Strata = Callable[[Floats, Floats], NDArray[np.int64]]
@@ -51,15 +37,6 @@ def by_agreement(p: Floats, q: Floats) -> NDArray[np.int64]:
 
 
 STRATA: dict[str, Strata] = {"entropy": by_entropy, "agreement": by_agreement}
-ORDERS: dict[str, Order] = {"p": by_p, "q": by_q, "p/q": by_ratio}
-
-
-def mass_before(keys: Floats, p: Floats, tokens: NDArray[np.integer]) -> Floats:
-    """The mass [n] ranked before each token [n]: larger keys first, lower ids among equals. keys, p: [n, vocab]."""
-    own = np.take_along_axis(keys, tokens[:, None], axis=1)
-    ids = np.arange(p.shape[1])
-    before = (keys > own) | ((keys == own) & (ids < tokens[:, None]))
-    return np.asarray(np.where(before, p, 0.0).sum(axis=1))
 
 
 def transform(p_token: Floats, p_before: Floats, generator: np.random.Generator) -> Floats:

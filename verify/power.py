@@ -2,14 +2,13 @@
 
 alpha: the false-alarm rate; beta: the miss rate. Discrepancies are total variations for joint tests and Kolmogorov
 distances for the test of the randomised PIT, which does not bound a total variation.
+
+statsmodels is loaded where it is needed: it takes seconds, and an audit needs only the bounds.
 """
 
 from __future__ import annotations
 
 import math
-
-from statsmodels.stats.multitest import multipletests
-from statsmodels.stats.power import GofChisquarePower
 
 from verify.goodness import tv_bound
 
@@ -19,6 +18,8 @@ def chi_square_samples(discrepancy: float, alpha: float, beta: float, cells: int
 
     The effect size of a total variation t is at least 2 t (Cauchy-Schwarz), attained where p is spread evenly.
     """
+    from statsmodels.stats.power import GofChisquarePower
+
     if cells < 2:
         raise ValueError(f"cells: at least 2 are needed, got {cells}")
     samples = GofChisquarePower().solve_power(
@@ -29,6 +30,8 @@ def chi_square_samples(discrepancy: float, alpha: float, beta: float, cells: int
 
 def chi_square_detectable(samples: int, alpha: float, beta: float, cells: int) -> float:
     """The smallest total variation that chi-square finds with so many samples."""
+    from statsmodels.stats.power import GofChisquarePower
+
     effect = GofChisquarePower().solve_power(effect_size=None, nobs=samples, alpha=alpha, power=1 - beta, n_bins=cells)
     return float(effect) / 2
 
@@ -61,4 +64,6 @@ def ks_detectable(samples: int, alpha: float, beta: float) -> float:
 
 def holm(p_values: list[float], alpha: float) -> list[bool]:
     """Which of several tests reject at a family-wise alpha (Holm's step-down)."""
+    from statsmodels.stats.multitest import multipletests
+
     return [bool(rejected) for rejected in multipletests(p_values, alpha=alpha, method="holm")[0]]

@@ -13,6 +13,7 @@ _COMMANDS = {
     "law": "The exact output law of cases.",
     "verify": "Take cases through every check and give one verdict.",
     "compare": "What a change did to acceptance and verdicts.",
+    "audit": "Judge the tokens that an engine emitted, from its traces.",
     "record": "Turn a real target and draft into a case file.",
     "bench": "Measure what the sampler costs.",
 }
