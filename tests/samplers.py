@@ -24,7 +24,8 @@ class Direct:
     def sample(self, toy: Toy, length: int, count: int, seed: int) -> NDArray[np.int64]:
         law = joint_law(toy, self.temperature, length)
         likeliest = np.arange(len(law)) == law.argmax()
-        law = np.where(likeliest, law + self.dial, law * (1 - self.dial / law[~likeliest].sum()))
+        if self.dial:
+            law = np.where(likeliest, law + self.dial, law * (1 - self.dial / law[~likeliest].sum()))
         cells = np.random.default_rng(seed).choice(len(law), count, p=law)
         return np.stack(np.unravel_index(cells, (toy.vocab,) * length), axis=1)
 
