@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
@@ -11,17 +10,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import settings
 
+from properties import profiles
 from rheo.cli import main as cli
 from rheo.cli import sampler as sampler_command
 from verify.executors import Here
 
 torch.set_num_threads(1)
 
-settings.register_profile("ci", derandomize=True, max_examples=60, deadline=None)
-settings.register_profile("nightly", max_examples=2_000, deadline=None)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+profiles.load()
 
 # Cases with expectations computed elsewhere, where a checkout has them beside it.
 SHARED_CASES = sorted((Path(__file__).parents[2] / "shared" / "cases").glob("*.json"))
