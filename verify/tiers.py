@@ -34,6 +34,8 @@ _ROWS = (12, 24, 512)  # rows of uniforms a case, look after look: the ends of a
 _FIRST, _SECOND, _LAST = 4_096, 32_768, 262_144  # sequences a trial; the last look is at one trial alone
 _STREAM, _TURNS = 512, 8  # sequences a trial before the next one's turn, and turns of each
 
+_BY_NAME = {trial.name: trial for trial in BATTERY}
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -129,12 +131,8 @@ def _evidence(trial: Trial, samples: Samples) -> list[Evidence]:
 
 @cache
 def _law(name: str) -> NDArray[np.float64]:
-    trial = _trial(name)
+    trial = _BY_NAME[name]
     return joint_law(trial.toy, float(config_of(trial.settings).temperature), trial.length)
-
-
-def _trial(name: str) -> Trial:
-    return next(trial for trial in BATTERY if trial.name == name)
 
 
 def _sequential(mutant: Mutant) -> Answer:
@@ -168,7 +166,7 @@ def _prefix_numbers(samples: Samples, vocab: int) -> NDArray[np.int64]:
 @cache
 def _ranked(name: str, order: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The probability of every token after every prefix, by its number, and the mass ranked before it."""
-    trial = _trial(name)
+    trial = _BY_NAME[name]
     vocab, temperature = trial.toy.vocab, float(config_of(trial.settings).temperature)
     levels = [np.array(list(product(range(vocab), repeat=n))).reshape(vocab**n, n) for n in range(trial.length)]
     p, q = (

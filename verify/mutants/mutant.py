@@ -10,7 +10,6 @@ from torch import Tensor
 
 from rheo.config import Config
 from rheo.decoding import Pair, Sampler, play_round
-from rheo.growths import Growth
 from rheo.methods import METHODS
 from rheo.processors import chain, temperature
 from rheo.rules import Rule
@@ -82,16 +81,6 @@ def with_rule(rule: Rule) -> PlayRound:
 
     def play(sampler: Sampler, pair: Pair, uniforms: Uniforms) -> tuple[Tree, Path]:
         return play_round(replace(sampler, method=replace(sampler.method, rule=rule)), pair, uniforms)
-
-    return play
-
-
-def with_growth(change: Callable[[Growth, Uniforms], Growth]) -> PlayRound:
-    """A round whose slots are planned otherwise; the uniforms are given to those who look at what is drawn."""
-
-    def play(sampler: Sampler, pair: Pair, uniforms: Uniforms) -> tuple[Tree, Path]:
-        growth = change(sampler.method.growth, uniforms)
-        return play_round(replace(sampler, method=replace(sampler.method, growth=growth)), pair, uniforms)
 
     return play
 

@@ -54,14 +54,14 @@ def _at_most(p: Tensor, children: Children, coin: Tensor) -> Tensor:
 
 
 def _typical(p: Tensor, children: Children) -> Tensor:
-    """Medusa's criterion: likely enough in itself, or for so flat a p; 1 or 0 in place of a ratio."""
-    entropy = -torch.special.xlogy(p, p).sum(-1, keepdim=True)
-    return (p.gather(-1, children.probe) > (0.3 * (-entropy).exp()).clamp(max=0.09)).to(p.dtype)
+    """Medusa's criterion: likely enough in itself, or for so flat a p (exp(-entropy)); 1 or 0 in place of a ratio."""
+    peaked: Tensor = torch.special.xlogy(p, p).sum(-1, keepdim=True).exp()
+    return (p.gather(-1, children.probe) > (peaked * 0.3).clamp(max=0.09)).to(p.dtype)
 
 
 def _second_chance(p: Tensor, children: Children) -> Tensor:
-    rejected: Tensor = 1 - ratio(p, children).clamp(max=1)
-    return 1 - rejected * rejected
+    chance = ratio(p, children).clamp(max=1)
+    return chance * 2 - chance * chance
 
 
 def _without_probe(p: Tensor, children: Children) -> Tensor:
@@ -228,7 +228,7 @@ MUTANTS = (
     ),
     _rule(
         "unclamped_residual",
-        "a rejection draws from |p - q~|",
+        "a rejection draws from p - q~ without regard to its sign",
         "a residual without its clamp at zero",
         rest=_unclamped,
     ),

@@ -10,39 +10,37 @@ import torch
 from torch import Tensor
 
 from rheo.config import Config
-from rheo.decoding import Pair, Sampler
+from rheo.decoding import Pair, Sampler, play_round
 from rheo.distributions import counting
 from rheo.growth import grow
-from rheo.growths import Growth
 from rheo.slots import SlotPlan, draw_probe
 from rheo.tree import Path, Tree
 from rheo.truncation import Draft
 from rheo.uniforms import Uniforms
-from verify.mutants.mutant import Mutant, verified, with_growth
+from verify.mutants.mutant import Mutant, verified
 from verify.mutants.targets import siblings
+from verify.subjects import PlayRound
 
 # A relative difference that the order of nodes sees, and no two scores that differ in a toy come as near.
 _TIE = 2.0**-28
 
 
-def scored(
-    change: Callable[[Draft, SlotPlan, Tensor], SlotPlan],
-) -> Callable[[Growth, Uniforms], Growth]:
-    """A growth whose plans change once it is known which support position int64 [N, b, 1] each probe drew."""
+def scored(change: Callable[[Draft, SlotPlan, Tensor], SlotPlan]) -> PlayRound:
+    """A round whose plans change once it is known which support position int64 [N, b, 1] each probe drew."""
 
-    def changed(growth: Growth, uniforms: Uniforms) -> Growth:
+    def play(sampler: Sampler, pair: Pair, uniforms: Uniforms) -> tuple[Tree, Path]:
         depths = count()  # a growth is asked once a depth
 
-        def plan(draft: Draft, config: Config) -> SlotPlan:
-            planned, first = growth(draft, config), config.expansion(next(depths), 0)
-            if planned.tail_law.shape[-1] == 0:
-                return planned
-            uniform = uniforms.probe[:, first : first + planned.proxy.shape[1]]
-            return change(draft, planned, draw_probe(draft, planned, uniform))
+        def growth(draft: Draft, config: Config) -> SlotPlan:
+            plan, first = sampler.method.growth(draft, config), config.expansion(next(depths), 0)
+            if plan.tail_law.shape[-1] == 0:
+                return plan
+            uniform = uniforms.probe[:, first : first + plan.proxy.shape[1]]
+            return change(draft, plan, draw_probe(draft, plan, uniform))
 
-        return plan
+        return play_round(replace(sampler, method=replace(sampler.method, growth=growth)), pair, uniforms)
 
-    return changed
+    return play
 
 
 def _true_score(draft: Draft, plan: SlotPlan, probe: Tensor) -> SlotPlan:
@@ -87,32 +85,32 @@ MUTANTS = (
         "probe_by_true_score",
         "the probe ranks by its own probability",
         "the true probability of a sampled node used as its score",
-        play=with_growth(scored(_true_score)),
+        play=scored(_true_score),
     ),
     Mutant(
         "ties_by_token",
         "equal scores rank by token id",
         "nodes sorted by (score, token)",
-        play=with_growth(scored(_by_token)),
+        play=scored(_by_token),
     ),
     Mutant(
         "ties_reversed",
         "equal scores rank last slot first",
         "a descending order from a reversed ascending sort, or what a top-k kernel makes of ties",
-        play=with_growth(scored(_last_slot_first)),
+        play=scored(_last_slot_first),
     ),
     Mutant(
         "fillers_before_probe",
         "fillers score one and a half times their q, and may outrank the probe",
         "scores calibrated without the probe's share in mind",
-        play=with_growth(scored(_eager_fillers)),
+        play=scored(_eager_fillers),
     ),
     Mutant(
         "rrsw_probe_before_anchors",
         "in RRSw the probe scores the tail's mass, and may outrank anchors",
         "a rule kept while the growth under it changed",
         method="rrsw",
-        play=with_growth(scored(_mass_as_proxy)),
+        play=scored(_mass_as_proxy),
     ),
     Mutant(
         "orphan_adopted",
