@@ -40,6 +40,7 @@ def verify(cases: tuple[str, ...], json_path: Path | None, failures: Path) -> in
     from verify import gate
     from verify.cases import CaseError, load
     from verify.controls import CONTROLS
+    from verify.exhibits import exhibits
 
     torch.set_num_threads(1)  # toys are small: more threads only wait for each other
     started = time.monotonic()
@@ -71,7 +72,7 @@ def verify(cases: tuple[str, ...], json_path: Path | None, failures: Path) -> in
     record = _record(gate.verdict(status, checks), checks, controls, replays, bad, time.monotonic() - started)
     verify_table(record, on_stderr=json_path is not None)
     if json_path is not None:
-        write_text(json_path, json.dumps(record, indent=1) + "\n")
+        write_text(json_path, json.dumps(record | exhibits(loaded), indent=1) + "\n")
     return int(status)
 
 
@@ -84,7 +85,9 @@ def _record(
     seconds: float,
 ) -> dict[str, Any]:
     return {
-        "schema": 1,
+        "schema": 2,
+        "kind": "verify",
+        "complete": True,
         "verdict": verdict,
         "seconds": round(seconds, 1),
         "checks": [check.record() for check in checks],
