@@ -27,6 +27,7 @@ Record = dict[str, Any]
 
 _CLASSES = 2_000  # trees enumerated before a method is left out
 _ROUNDS = 32  # rounds played in search of an accepted probe
+_DRAWABLE = 64  # nodes of a tree that still make a picture
 _DISCREPANCIES = np.logspace(-1.5, -4, 26)
 
 
@@ -36,7 +37,8 @@ def exhibits(cases: Sequence[Case], alpha: float = 1e-9, beta: float = 1e-6) -> 
     with suppress(Exception):  # whatever a broken sampler raises here, its checks have said: the verdict goes on
         if cases:
             sections["acceptance"] = [acceptance(case) for case in cases]
-            sections["example"] = example(max(cases, key=lambda case: case.config.budget))
+            drawable = [case for case in cases if case.config.budget <= _DRAWABLE]
+            sections["example"] = example(max(drawable, key=lambda case: case.config.budget)) if drawable else None
     return sections
 
 
