@@ -101,7 +101,7 @@ def _trials_table(trials: Sequence[Json]) -> Table:
         "finds",
         "smallest p",
         "tokens a round",
-        "worst cell",
+        "worst cell (expected)",
     ]
     rows = []
     for trial in trials:
@@ -126,7 +126,7 @@ def _cell(cell: Json | None) -> str:
     if cell is None:
         return "-"
     tokens = ",".join(map(str, cell["sequence"][:_LONGEST])) + ("…" if len(cell["sequence"]) > _LONGEST else "")
-    return f"{tokens}: {plain(cell['observed'])}, expected {plain(cell['expected'])}"
+    return f"{tokens}: {plain(cell['observed'])} ({plain(cell['expected'])})"
 
 
 def _tests_table(trials: Sequence[Json]) -> Table:

@@ -55,7 +55,7 @@ def draw(example: Json) -> Markup:
 
 def legend() -> list[tuple[Markup, str]]:
     """Each mark of a drawn tree with what it stands for."""
-    head = Markup('<svg class="tree" viewBox="0 0 36 36" width="28" height="28" aria-hidden="true">{}</svg>')
+    head = Markup('<svg class="tree" viewBox="-3 -3 42 42" width="28" height="28" aria-hidden="true">{}</svg>')
     kinds = [
         ("anchor", "anchor: certain"),
         ("probe", "probe: drawn from the tail"),

@@ -56,9 +56,9 @@ def test_methods_with_too_many_trees_are_left_out(monkeypatch: pytest.MonkeyPatc
 
 def test_curves_of_power_are_the_samples_that_find_the_discrepancy() -> None:
     curves = {(curve["test"], curve["cells"]): curve["points"] for curve in exhibits.power_curves(1e-9, 1e-6)}
-    rejects_above = stats.chi2.isf(1e-9, 26)
-    for samples, size in curves["chi-square", 27]:
-        assert stats.ncx2.cdf(rejects_above, 26, samples * (2 * size) ** 2) == pytest.approx(1e-6, rel=1e-3)
+    rejects_above = stats.chi2.isf(1e-9, 63)
+    for samples, size in curves["chi-square", 64]:
+        assert stats.ncx2.cdf(rejects_above, 63, samples * (2 * size) ** 2) == pytest.approx(1e-6, rel=1e-3)
     for samples, size in curves["total variation", 64]:
         assert tv_gate_detectable(samples, 1e-9, 1e-6, 64) == pytest.approx(size, rel=1e-3)
     for samples, size in curves["Kolmogorov", None]:

@@ -196,7 +196,7 @@ def test_text_can_be_read_against_what_lies_behind_it(theme: int) -> None:
     [
         "</style></svg><script>alert(1)</script>",
         "\"'><img src=x onerror=alert(1)>",
-        r"$\frac{ --> <!-- ]]> {{ 7*7 }} {% raw %}",
+        r"$\frac{$ --> <!-- ]]> {{ 7*7 }} {% raw %}",
         '#010101 url(#x id="y',
         "\x00\x07\u202e\U0001f600漢字" + "x" * 3_000,
     ],

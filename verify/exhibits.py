@@ -28,7 +28,7 @@ Record = dict[str, Any]
 _CLASSES = 2_000  # trees enumerated before a method is left out
 _ROUNDS = 32  # rounds played in search of an accepted probe
 _DRAWABLE = 64  # nodes of a tree that still make a picture
-_DISCREPANCIES = np.logspace(-1.5, -4, 26)
+_DISCREPANCIES = np.logspace(-1.7, -3.3, 17)
 
 
 def exhibits(cases: Sequence[Case], alpha: float = 1e-9, beta: float = 1e-6) -> Record:
@@ -65,7 +65,7 @@ def acceptance(case: Case) -> Record:
     return {"case": case.name, "methods": methods, "root": root}
 
 
-def power_curves(alpha: float, beta: float, cells: Sequence[int] = (27, 64)) -> list[Record]:
+def power_curves(alpha: float, beta: float, cells: Sequence[int] = (8, 64)) -> list[Record]:
     """Samples by the discrepancy they find, for every test; of joint tests by the number of cells."""
     joint = {"chi-square": power.chi_square_samples, "total variation": power.tv_gate_samples}
     curves = [
