@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -149,17 +150,21 @@ def short(value: str | float | None) -> str:
         return "-"
     if isinstance(value, str) and len(value) <= 12:
         return value
-    return decimal(value) if abs(_number(value)) > 1e-3 else f"{_number(value):.1e}"
+    return decimal(value) if abs(value_of(value)) > 1e-3 else f"{value_of(value):.1e}"
 
 
 def decimal(value: str | float) -> str:
     """A number, or a fraction such as "3/4", with four decimals."""
-    return f"{_number(value):.4f}"
+    return f"{value_of(value):.4f}"
 
 
-def _number(value: str | float) -> float:
+def value_of(value: str | float) -> float:
+    """A number, or a fraction such as "3/4", as a float; infinite beyond the range of floats."""
     numerator, _, denominator = str(value).partition("/")
-    return int(numerator) / int(denominator) if denominator else float(numerator)
+    try:
+        return int(numerator) / int(denominator) if denominator else float(numerator)
+    except OverflowError:
+        return math.inf
 
 
 def bench_tables(record: Record, on_stderr: bool = False) -> None:

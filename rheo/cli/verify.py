@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,6 +85,7 @@ class _Results:
     mutants: list[dict[str, Any]] = field(default_factory=list)
     replays: list[tuple[Check, Path]] = field(default_factory=list)
     bad: list[str] = field(default_factory=list)
+    exhibits: dict[str, Any] = field(default_factory=dict)
 
 
 def _verify_cases(cases: tuple[str, ...], json_path: Path | None, failures: Path) -> int:
@@ -94,7 +96,7 @@ def _verify_cases(cases: tuple[str, ...], json_path: Path | None, failures: Path
 
     started, results, complete = time.monotonic(), _Results(), True
     try:
-        _carry_out(cases, failures, results)
+        _carry_out(cases, failures, results, with_exhibits=json_path is not None)
     except KeyboardInterrupt:
         complete = False
     status = max(
@@ -118,6 +120,7 @@ def _verify_cases(cases: tuple[str, ...], json_path: Path | None, failures: Path
         "replay": [
             {**check.record(), "command": f"rheo verify {shlex.quote(str(path))}"} for check, path in results.replays
         ],
+        **results.exhibits,
     }
     if json_path is not None:
         write_text(json_path, json.dumps(record, indent=1) + "\n")
@@ -127,7 +130,7 @@ def _verify_cases(cases: tuple[str, ...], json_path: Path | None, failures: Path
     return int(status)
 
 
-def _carry_out(cases: tuple[str, ...], failures: Path, results: _Results) -> None:
+def _carry_out(cases: tuple[str, ...], failures: Path, results: _Results, with_exhibits: bool) -> None:
     """The cases' checks and the controls; where no cases are named, the statistical tier and the mutants too."""
     import torch
 
@@ -135,7 +138,7 @@ def _carry_out(cases: tuple[str, ...], failures: Path, results: _Results) -> Non
     from verify import gate, statistical_tier
     from verify.cases import CaseError, load
     from verify.controls import CONTROLS
-    from verify.executors import processes
+    from verify.exhibits import exhibits
 
     torch.set_num_threads(1)  # toys are small: more threads only wait for each other
     loaded = []
@@ -159,12 +162,21 @@ def _carry_out(cases: tuple[str, ...], failures: Path, results: _Results) -> Non
                     except OSError as error:  # the verdict matters more than its replay
                         click.echo(f"rheo: --failures: {error.filename}: {error.strerror}", err=True)
         if not cases:
-            workers = os.cpu_count() or 1
-            with processes(workers) as executor:
-                advance("torch on the battery")
-                for subject in statistical_tier.subjects(executor, workers):
-                    results.subjects.append(subject)
-                    advance(subject["subject"])
-                for mutant in statistical_tier.mutants(executor):
-                    results.mutants.append(mutant)
-                    advance(mutant["mutant"])
+            _statistical_tier(results, advance)
+    if with_exhibits:
+        results.exhibits.update(exhibits(loaded))
+
+
+def _statistical_tier(results: _Results, advance: Callable[[str], None]) -> None:
+    from verify import statistical_tier
+    from verify.executors import processes
+
+    workers = os.cpu_count() or 1
+    with processes(workers) as executor:
+        advance("torch on the battery")
+        for subject in statistical_tier.subjects(executor, workers):
+            results.subjects.append(subject)
+            advance(subject["subject"])
+        for mutant in statistical_tier.mutants(executor):
+            results.mutants.append(mutant)
+            advance(mutant["mutant"])

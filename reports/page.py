@@ -1,0 +1,57 @@
+"""The page of a run: its JSON in, one self-contained HTML document out. No script, and nothing to load."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from reports import exhibits, subjects, summary, tiers
+from reports.blocks import Remark, Section, status_cell, stem
+
+Json = dict[str, Any]
+
+_SECTIONS = (
+    tiers.exact,
+    tiers.parity,
+    tiers.controls,
+    subjects.statistical,
+    exhibits.audit,
+    tiers.mutants,
+    exhibits.acceptance,
+    exhibits.power,
+    exhibits.example,
+)
+_TITLES = {"verify": "rheo verify", "sampler": "rheo verify --sampler", "audit": "rheo audit"}
+
+
+def render(run: Json, source: str) -> str:
+    """A run that `schema.load` accepted as HTML; `source` is the name of its file."""
+    sections = [section for section in (_failures(run), *(make(run) for make in _SECTIONS)) if section is not None]
+    page = _environment().get_template("page.html.j2")
+    return page.render(
+        title=_TITLES[run["kind"]],
+        source=source,
+        version=run["schema"],
+        complete=run.get("complete", True),
+        verdict=status_cell(run["verdict"]),
+        sentence=summary.sentence(run),
+        facts=summary.facts(run),
+        sections=sections,
+    )
+
+
+def _failures(run: Json) -> Section | None:
+    """Input that could not be used, and how to see failures again."""
+    remarks = [Remark(line, "warn") for line in run.get("bad_input", [])]
+    for replay in run.get("replay", []):
+        what = f"{stem(replay['case'])}, {replay['method']}, {replay['check']}: {replay.get('detail') or 'lossy'}"
+        remarks.append(Remark(what, "bad", replay["command"]))
+    return Section("failures", "What went wrong", "", remarks) if remarks else None
+
+
+def _environment() -> Environment:
+    environment = Environment(loader=PackageLoader("reports"), autoescape=True, undefined=StrictUndefined)
+    environment.trim_blocks = environment.lstrip_blocks = True
+    environment.globals["kind"] = lambda block: type(block).__name__
+    return environment
