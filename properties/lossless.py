@@ -1,31 +1,43 @@
-"""What holds for every case: each function raises AssertionError where it does not."""
+"""The output has the target's law. Each function raises AssertionError where it does not."""
 
 from __future__ import annotations
 
-import numpy as np
-
-from reference.methods import METHODS
+from reference import lazy
+from reference.choose import Choose
+from reference.decoding import Sampler, decode
+from reference.distributions import Number
+from reference.methods import METHODS, Method
+from reference.tree import Tokens
 from verify.cases import Case
-from verify.classes import invariant_faults, layered_trees, merged, posterior_faults
+from verify.enumeration import enumerate_outcomes
 from verify.judgement import judge_torch
-from verify.laws import classes_of, draft_of, exact_law, target_of, total_variation
-from verify.parity import boundary_rows, toy_disagreements
-from verify.precision import PRECISIONS
+from verify.laws import Law, exact_law, target_of, total_variation
 
 
-def has_the_targets_law(case: Case, method: str) -> None:
+def has_the_targets_law(case: Case, method: Method) -> None:
     """The output law of one round, continued by the target, is the target's in Fractions."""
-    law, _ = exact_law(case, METHODS[method])
+    law, _ = exact_law(case, method)
     assert total_variation(law, target_of(case), case.config.depth + 1) == 0
 
 
-def keeps_the_posterior(case: Case, method: str, limit: int) -> None:
-    """With every probe drawn before pruning: survivors follow q~, trees are sound, lazy growth gives the same."""
-    layered = list(layered_trees(draft_of(case), case.config, METHODS[method], limit))
-    assert not posterior_faults(layered)
-    assert not [fault for _, tree in layered for fault in invariant_faults(tree, case.config)]
-    lazy = merged((c.mass, c.result) for c in classes_of(draft_of(case), case.config, METHODS[method]))
-    assert {k: m for k, (m, _) in lazy.items()} == {k: m for k, (m, _) in merged(layered).items()}
+def exact_sampler(case: Case, method: Method) -> Sampler:
+    """The reference on a case, in Fractions, drawing only the probes that it keeps."""
+    return Sampler(case.toy.target.exact, case.toy.draft.exact, case.config, method, lazy.grow)
+
+
+def rounds_have_the_targets_law(case: Case, sampler: Sampler, rounds: int, limit: int | None = None) -> None:
+    """The joint law of several rounds, continued by the target, is the target's: every round continues the last.
+
+    sampler: such as `exact_sampler` gives. TooManyOutcomesError beyond `limit` ways that the rounds can fall.
+    """
+
+    def run(choose: Choose) -> Tokens:
+        return tuple(token for path in decode(sampler, (), rounds, lambda _: choose) for token in path.tokens)
+
+    stops: dict[Tokens, Number] = {}
+    for outcome in enumerate_outcomes(run, limit):
+        stops[outcome.result] = stops.get(outcome.result, 0) + outcome.mass
+    assert total_variation(Law(stops), target_of(case), rounds * (case.config.depth + 1)) == 0
 
 
 def torch_has_the_targets_law(case: Case, method: str) -> None:
@@ -33,10 +45,3 @@ def torch_has_the_targets_law(case: Case, method: str) -> None:
     judged = judge_torch(case, method)
     assert judged.lossless, judged.faults
     assert abs(judged.accepted - float(exact_law(case, METHODS[method])[0].accepted)) < 1e-9
-
-
-def torch_agrees_with_the_reference(case: Case, method: str, seed: int) -> None:
-    """The same trees and paths under the same uniforms, boundaries included."""
-    random = np.random.default_rng(seed).random((4, case.config.decisions))
-    numbers = np.concatenate([boundary_rows(case.config), random])
-    assert toy_disagreements(case, method, PRECISIONS["float64"], numbers) == []

@@ -31,7 +31,8 @@ _MARK = {
 def progress(total: int) -> Iterator[Callable[[str], None]]:
     """A bar on standard error; call the result with what is begun next."""
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=total, completed=-1)
         yield lambda text: bar.update(task, advance=1, description=escape(text))
 
@@ -68,6 +69,10 @@ def verify_table(record: Record, on_stderr: bool = False) -> None:
         found = "[green]lossy[/]" if control["status"] == "lossy" else _MARK[control["status"]]
         controls.add_row(control["case"].removeprefix("control "), control["detail"], short(control["tv"]), found)
     console.print(controls)
+    if record.get("subjects"):
+        console.print(_subjects(record["subjects"]))
+    if record.get("mutants"):
+        console.print(_mutants(record["mutants"]))
     for replay in record["replay"]:
         line = f"{replay['check']}, {replay['method']}: {replay['detail'] or 'lossy'}"
         console.print(line, style="red", markup=False, highlight=False)
@@ -76,6 +81,34 @@ def verify_table(record: Record, on_stderr: bool = False) -> None:
         line = f"{check['case']}, {check['method']}: {check['detail']}"
         console.print(line, style="yellow", markup=False, highlight=False)
     console.print(_verdict(record), highlight=False)
+
+
+def _subjects(subjects: list[Record]) -> Table:
+    """A line for each sampler that was judged as a black box."""
+    table = _table("black box", "sequences", "finds TV", "tokens/round", "smallest p-value", "")
+    for subject in subjects:
+        trials = subject["trials"]
+        rates = [trial["acceptance"]["tau"] for trial in trials if trial["acceptance"]]
+        shown = f"{min(rates):.2f} .. {max(rates):.2f}" if rates else "-"
+        smallest = min((test["p_value"] for trial in trials for test in trial["tests"]), default=1.0)
+        found = f"{max(trial['detectable'] for trial in trials):.2g}"
+        name, sequences = escape(subject["subject"]), f"{subject['sequences']:,}"
+        table.add_row(name, sequences, found, shown, f"{smallest:.2g}", _MARK[subject["verdict"]])
+    return table
+
+
+def _mutants(mutants: list[Record]) -> Table:
+    """How many mutants each tier catches, and the names of those that none does."""
+    table = _table("tier", "mutants caught", "cheapest for", "seconds in all")
+    for tier in mutants[0]["tiers"]:
+        found = [mutant["tiers"][tier] for mutant in mutants]
+        caught = f"{sum(each['caught'] for each in found)} of {len(mutants)}"
+        cheapest = sum(mutant["cheapest"] == tier for mutant in mutants)
+        table.add_row(tier, caught, str(cheapest), f"{sum(each['seconds'] for each in found):.1f}")
+    for mutant in mutants:
+        if mutant["cheapest"] is None:
+            table.add_row("[bold red]no tier[/]", escape(mutant["mutant"]), "", "")
+    return table
 
 
 def _table(*heads: str, title: str | None = None) -> Table:
@@ -103,7 +136,11 @@ def _verdict(record: Record) -> str:
     color = "green" if record["verdict"] == "lossless" else "bold red"
     parts = [f"{len({check['case'] for check in record['checks']})} cases", f"{len(record['checks'])} checks"]
     parts += [f"{count} {status}" for status, count in counts.items() if status != "lossless"]
-    parts += [f"{found} of {len(record['controls'])} controls found lossy", f"{record['seconds']} s"]
+    parts += [f"{found} of {len(record['controls'])} controls found lossy"]
+    if record.get("mutants"):
+        caught = sum(mutant["cheapest"] is not None for mutant in record["mutants"])
+        parts += [f"{caught} of {len(record['mutants'])} mutants caught"]
+    parts += [f"{record['seconds']} s"]
     return f"[{color}]verdict: {record['verdict'].replace('_', ' ')}[/]  ({', '.join(parts)})"
 
 

@@ -2,22 +2,54 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import settings
+
+from properties import profiles
+from rheo.cli import main as cli
+from rheo.cli import sampler as sampler_command
+from verify.executors import Here
 
 torch.set_num_threads(1)
 
-settings.register_profile("ci", derandomize=True, max_examples=60, deadline=None)
-settings.register_profile("nightly", max_examples=2_000, deadline=None)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+profiles.load()
 
 # Cases with expectations computed elsewhere, where a checkout has them beside it.
 SHARED_CASES = sorted((Path(__file__).parents[2] / "shared" / "cases").glob("*.json"))
+
+
+Rheo = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def rheo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Rheo:
+    """`rheo` with arguments, in this process: its exit status, and what it wrote to standard output and error."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["rheo", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exit_:
+            cli.main()
+        out, err = capsys.readouterr()
+        return int(exit_.value.code or 0), out, err
+
+    return run
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other processes: what a sampler does wrong it does in this one."""
+
+    @contextmanager
+    def executor(request: object) -> Iterator[tuple[Executor, int]]:
+        yield Here(), 1
+
+    monkeypatch.setattr(sampler_command, "_executor", executor)
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from reference.methods import METHODS
-from rheo.cli import main as cli
 from tests.conftest import SHARED_CASES
 from verify import gate
 from verify.cases import load
@@ -21,19 +20,6 @@ from verify.judgement import judge_reference
 ROOT = Path(__file__).parents[1]
 TOYS = ROOT / "verify" / "data" / "toys"
 TIES, HOT = str(TOYS / "ties.json"), str(TOYS / "hot.json")
-
-
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    monkeypatch.setattr(sys, "argv", ["rheo", *arguments])
-    with pytest.raises(SystemExit) as exit_:
-        cli.main()
-    out, err = capsys.readouterr()
-    return int(exit_.value.code or 0), out, err
-
-
-@pytest.fixture
-def rheo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
-    return lambda *arguments: run(monkeypatch, capsys, *map(str, arguments))
 
 
 def test_law_prints_a_json_object_a_line_for_all_three_methods(rheo) -> None:  # type: ignore[no-untyped-def]

@@ -112,10 +112,18 @@ def independent_rows(cells: NDArray[np.integer], law: Law) -> Evidence:
 
     cells: int [n], the cell of each sample in the order drawn. A batch whose rows share randomness fails.
     """
+    return neighbours_independent(pairs_of(cells, len(law)), law)
+
+
+def pairs_of(cells: NDArray[np.integer], k: int) -> NDArray[np.int64]:
+    """How often a cell stands before another in disjoint pairs of neighbours, int64 [k, k]; cells: int [n]."""
     pairs = cells[: len(cells) // 2 * 2].reshape(-1, 2)
-    k = len(law)
-    counts = np.bincount(pairs[:, 0] * k + pairs[:, 1], minlength=k * k)
-    found = tv_gate(counts, np.outer(law, law).ravel())
+    return np.bincount(pairs[:, 0] * k + pairs[:, 1], minlength=k * k).reshape(k, k)
+
+
+def neighbours_independent(pairs: Counts, law: Law) -> Evidence:
+    """Pairs of neighbours [k, k] against the square of the law [k]."""
+    found = tv_gate(pairs.ravel(), np.outer(law, law).ravel())
     return Evidence("independence", found.statistic, found.p_value, found.samples)
 
 

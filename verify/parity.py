@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 import torch
@@ -29,6 +30,7 @@ from rheo.uniforms import split_uniforms
 from verify.cases import Case
 from verify.cells import ONE_BELOW
 from verify.precision import Precision
+from verify.subjects import PlayRound
 from verify.torch_toys import ToyPair, automaton
 from verify.toys import Table, Tokens, Toy
 
@@ -41,6 +43,17 @@ class Disagreement:
 
     near: bool
     line: str
+
+
+Played = tuple[tuple[tuple[Tokens, int], ...], Tokens]  # tokens and slot of every kept node; tokens emitted
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A round of the reference; near as in `Disagreement`."""
+
+    played: Played
+    near: bool
 
 
 @dataclass(frozen=True)
@@ -69,10 +82,14 @@ def prefixes(tree: TorchTree, request: int) -> list[Tokens]:
 
 
 def boundary_rows(config: Config) -> NDArray[np.float64]:
-    """Uniforms of rounds that take every decision at an end: all 0, all 1 - ulp, and the kinds mixed."""
+    """Uniforms of rounds that take every decision at an end: all 0, all 1 - ulp, and the kinds mixed.
+
+    Behind a tested probe rounding may decide a draw at an end (`_reading`), which would excuse a wrong coin: some of
+    the draws are in the middle.
+    """
     sizes = (config.expansions, config.depth, config.depth + 1)
-    ends = [(a, b, c) for a in (0.0, ONE_BELOW) for b in (0.0, ONE_BELOW) for c in (0.0, ONE_BELOW)]
-    return np.array([np.repeat(values, sizes) for values in ends])
+    ends = (0.0, ONE_BELOW)
+    return np.array([np.repeat(values, sizes) for values in product(ends, ends, (0.0, 0.5, ONE_BELOW))])
 
 
 def disagreements(
@@ -82,26 +99,47 @@ def disagreements(
     method: str,
     numbers: NDArray[np.float64],
     slack: float,
+    play: PlayRound = play_round,
 ) -> list[Disagreement]:
     """Play every row of uniforms with both, and report each round whose tree or path differs.
 
     pair: what torch is given, a batch of len(numbers). logits: (draft, target), what the reference is given.
     """
-    uniforms = split_uniforms(config, torch.from_numpy(numbers))
-    tree, path = play_round(Sampler(config, METHODS[method]), pair, uniforms)
-    found = []
-    for row, given in enumerate(numbers):
+    return differences(pair, reference_rounds(logits, config, method, numbers, slack), config, method, numbers, play)
+
+
+def reference_rounds(
+    logits: tuple[Logits, Logits], config: Config, method: str, numbers: NDArray[np.float64], slack: float
+) -> list[Expected]:
+    """What the reference makes of every row of uniforms."""
+    rounds = []
+    for given in numbers:
         near: list[Site] = []
-        expected = _reference_round(logits, config, method, _reading(config, given, slack, near))
+        played = _reference_round(logits, config, method, _reading(config, given, slack, near))
+        rounds.append(Expected(played, bool(near)))
+    return rounds
+
+
+def differences(
+    pair: Pair,
+    expected: Sequence[Expected],
+    config: Config,
+    method: str,
+    numbers: NDArray[np.float64],
+    play: PlayRound = play_round,
+) -> list[Disagreement]:
+    """Each row of uniforms with which torch plays another round than expected; the pair is a batch of as many."""
+    uniforms = split_uniforms(config, torch.from_numpy(numbers))
+    tree, path = play(Sampler(config, METHODS[method]), pair, uniforms)
+    found = []
+    for row, right in enumerate(expected):
         seen = _seen(tree, row), tuple(path.tokens[row, : path.lengths[row]].tolist())
-        if seen != expected:
-            found.append(Disagreement(bool(near), f"{method}: torch {seen}, reference {expected}"))
+        if seen != right.played:
+            found.append(Disagreement(right.near, f"{method}: torch {seen}, reference {right.played}"))
     return found
 
 
-def _reference_round(
-    logits: tuple[Logits, Logits], config: Config, method: str, choose: Choose
-) -> tuple[tuple[tuple[Tokens, int], ...], Tokens]:
+def _reference_round(logits: tuple[Logits, Logits], config: Config, method: str, choose: Choose) -> Played:
     draft, target = logits
 
     def draft_at(tokens: Tokens) -> Array:
@@ -144,11 +182,26 @@ def _reading(config: Config, given: Sequence[float] | NDArray[np.float64], slack
     return choose
 
 
-def toy_disagreements(case: Case, method: str, precision: Precision, numbers: NDArray[np.float64]) -> list[str]:
-    """A line for every row of uniforms on a case where the two differ and rounding is no excuse."""
-    dtype = precision.dtype
-    pair = ToyPair(automaton(case.toy, dtype), torch.zeros(len(numbers), dtype=torch.int64))
-    found = disagreements(pair, toy_logits(case.toy, dtype), case.config, method, numbers, precision.slack)
+def toy_rounds(case: Case, method: str, precision: Precision, numbers: NDArray[np.float64]) -> list[Expected]:
+    """What the reference makes of every row of uniforms on a case."""
+    return reference_rounds(toy_logits(case.toy, precision.dtype), case.config, method, numbers, precision.slack)
+
+
+def toy_disagreements(
+    case: Case,
+    method: str,
+    precision: Precision,
+    numbers: NDArray[np.float64],
+    expected: Sequence[Expected] | None = None,
+    play: PlayRound = play_round,
+) -> list[str]:
+    """A line for every row of uniforms on a case where the two differ and rounding is no excuse.
+
+    expected: the reference's rounds, where they are known already.
+    """
+    expected = toy_rounds(case, method, precision, numbers) if expected is None else expected
+    pair = ToyPair(automaton(case.toy, precision.dtype), torch.zeros(len(numbers), dtype=torch.int64))
+    found = differences(pair, expected, case.config, method, numbers, play)
     return [difference.line for difference in found if not difference.near]
 
 

@@ -35,6 +35,22 @@ def by_ratio(p: Floats, q: Floats) -> Floats:
     return np.divide(p, q, out=np.full_like(p, np.inf), where=q > 0)
 
 
+# p, q [n, vocab] -> int labels [n]: contexts that are tested apart, so that opposite faults do not cancel.
+Strata = Callable[[Floats, Floats], NDArray[np.int64]]
+
+
+def by_entropy(p: Floats, q: Floats) -> NDArray[np.int64]:
+    """Four strata, from contexts that leave no choice (0) to those that leave any (3)."""
+    share = stats.entropy(p, axis=1) / max(np.log(p.shape[1]), 1e-300)
+    return np.minimum(np.asarray(share * 4).astype(np.int64), 3)
+
+
+def by_agreement(p: Floats, q: Floats) -> NDArray[np.int64]:
+    """Four strata by the overlap sum(min(p, q)), from disjoint (0) to equal (3)."""
+    return np.minimum(np.asarray(np.minimum(p, q).sum(axis=1) * 4).astype(np.int64), 3)
+
+
+STRATA: dict[str, Strata] = {"entropy": by_entropy, "agreement": by_agreement}
 ORDERS: dict[str, Order] = {"p": by_p, "q": by_q, "p/q": by_ratio}
 
 
@@ -63,3 +79,12 @@ def kolmogorov(pit: Floats, p_token: Floats) -> Evidence:
         return Evidence("impossible", float((p_token <= 0).sum()), 0.0, len(pit))
     result = stats.kstest(pit, "uniform")
     return Evidence("Kolmogorov", float(result.statistic), float(result.pvalue), len(pit))
+
+
+def kolmogorov_by_stratum(
+    pit: Floats, p: Floats, q: Floats, tokens: NDArray[np.integer], strata: Strata
+) -> dict[int, Evidence]:
+    """`kolmogorov` in each stratum of contexts; p, q: [n, vocab], tokens: [n]. Combine with `power.holm`."""
+    labels = strata(p, q)
+    own = np.take_along_axis(p, tokens[:, None], axis=1)[:, 0]
+    return {int(label): kolmogorov(pit[labels == label], own[labels == label]) for label in np.unique(labels)}

@@ -14,6 +14,7 @@ from rheo.decoding import Sampler, play_round
 from rheo.methods import Method
 from rheo.uniforms import split_uniforms
 from verify.cases import Case
+from verify.subjects import PlayRound
 from verify.torch_toys import Automaton, ToyPair, automaton
 from verify.toys import Tokens
 
@@ -53,11 +54,12 @@ class Played:
 
 @dataclass(frozen=True)
 class Player:
-    """A method of the torch sampler on a case, in one dtype."""
+    """A method of the torch sampler on a case, in one dtype; `play_round` may be broken on purpose."""
 
     case: Case
     method: Method
     dtype: torch.dtype
+    play_round: PlayRound = play_round
 
     @cached_property
     def table(self) -> Automaton:
@@ -87,7 +89,7 @@ class Player:
     def _play(self, numbers: NDArray[np.float64]) -> Played:
         pair = ToyPair(self.table, torch.zeros(len(numbers), dtype=torch.int64))
         uniforms = split_uniforms(self.case.config, torch.from_numpy(numbers))
-        tree, path = play_round(Sampler(self.case.config, self.method), pair, uniforms)
+        tree, path = self.play_round(Sampler(self.case.config, self.method), pair, uniforms)
         drafted = torch.where(tree.occupied, tree.tokens, -1)
         columns = (drafted, tree.parents, tree.slots, path.tokens, path.lengths - 1)
         return Played(*(column.numpy() for column in columns))

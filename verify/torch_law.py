@@ -23,6 +23,7 @@ from reference.methods import METHODS as REFERENCE
 from reference.tree import SlotPath, Tokens, Tree
 from reference.truncation import weights_from_logits
 from reference.verification import survivors
+from rheo.decoding import play_round
 from rheo.methods import METHODS
 from verify.boundaries import HALVINGS, Boundary, Class, Key, inner, locate, probe_boundaries, query_of, step_boundaries
 from verify.cases import Case
@@ -31,6 +32,7 @@ from verify.enumeration import Outcome
 from verify.laws import Law, StepLaw, classes_of, compose, step_key, target_of
 from verify.player import Player, Query
 from verify.precision import Precision
+from verify.subjects import PlayRound
 
 
 @dataclass(frozen=True)
@@ -65,10 +67,12 @@ class Trial:
     drafted: bool
 
 
-def measure(case: Case, method: str, precision: Precision, limit: int | None = None) -> Measured:
+def measure(
+    case: Case, method: str, precision: Precision, limit: int | None = None, play: PlayRound = play_round
+) -> Measured:
     """Drive the torch sampler through a case. TooManyOutcomesError beyond `limit` classes."""
     reference = REFERENCE[method]
-    player = Player(case, METHODS[method], precision.dtype)
+    player = Player(case, METHODS[method], precision.dtype, play)
     target_at = target_of(case)
     classes = [
         class_of(outcome, case, reference.growth)

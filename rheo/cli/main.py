@@ -12,6 +12,7 @@ import click
 _COMMANDS = {
     "law": "The exact output law of cases.",
     "verify": "Take cases through every check and give one verdict.",
+    "compare": "What a change did to acceptance and verdicts.",
     "report": "Turn the JSON of a run into one HTML page.",
     "record": "Turn a real target and draft into a case file.",
     "bench": "Measure what the sampler costs.",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +15,16 @@ import click
 from rheo.files import require_writable, write_text
 
 if TYPE_CHECKING:
-    from verify.cases import Case
     from verify.gate import Check
+
+_SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
+_SECONDS = click.FloatRange(0, min_open=True)
+_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command()
 @click.argument("cases", nargs=-1, metavar="[CASE]...")
-@click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write all results here.")
+@click.option("--json", "json_path", type=_FILE, help="Write all results here.")
 @click.option(
     "--failures",
     type=click.Path(file_okay=False, path_type=Path),
@@ -27,71 +32,143 @@ if TYPE_CHECKING:
     show_default=True,
     help="Where every failed case is saved.",
 )
-def verify(cases: tuple[str, ...], json_path: Path | None, failures: Path) -> int:
+@click.option("--sampler", metavar="SPEC", help="Judge this sampler: package.module:factory or path/file.py:factory.")
+@click.option("--config", metavar="JSON", help="Settings for its factory, as JSON or a file of it; over the toys' own.")
+@click.option("--toy", "toys", multiple=True, metavar="NAME", help="Only this toy of the battery; may be repeated.")
+@click.option("--tv", type=_SHARE, default=5e-3, show_default=True, help="The total variation that must be found.")
+@click.option("--alpha", type=_SHARE, default=1e-9, show_default=True, help="How likely a false alarm may be.")
+@click.option("--beta", type=_SHARE, default=1e-6, show_default=True, help="How likely a miss may be.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of all sampling.")
+@click.option("--time", "seconds", type=_SECONDS, default=60.0, show_default=True, help="Seconds to sample for.")
+@click.option("--patience", type=_SECONDS, default=60.0, show_default=True, help="Seconds until a sampler hangs.")
+@click.option("--jobs", type=click.IntRange(0), default=0, help="Processes, or shards at a time on a cluster.")
+@click.option("--dask", metavar="ADDRESS", help="A dask.distributed scheduler to sample on.")
+@click.option("--checkpoint", type=_FILE, help="Keep the progress here, and go on from it if it exists.")
+@click.option("--replay", type=_FILE, help="Play the lossy trial of this file again.")
+def verify(cases: tuple[str, ...], json_path: Path | None, failures: Path, **asked: Any) -> int:
     """Take the packaged cases, or each CASE file, through the exact and parity checks of both implementations.
 
-    Ends in one table and one verdict. The controls are lossy on purpose: if one is not found, the verdict is an error.
-    """
-    import torch
+    Where no CASE is named, the torch sampler is then judged as a black box on a battery of toys, and every mutant is
+    taken through every tier. Ends in one verdict. Controls and mutants are wrong on purpose: if one is not found, the
+    verdict is an error.
 
+    With --sampler: sample sequences of it on a battery of toys, or on those of CASE files, and say whether they are
+    the target's, with error rates stated beforehand.
+    """
+    if asked["sampler"] is None and asked["replay"] is None:
+        _refuse_without_sampler()
+        return _verify_cases(cases, json_path, failures)
+    from rheo.cli.sampler import Request, settings_from, verify_sampler
+
+    settings = settings_from(asked.pop("config"))
+    return verify_sampler(Request(cases=cases, settings=settings, json_path=json_path, failures=failures, **asked))
+
+
+def _refuse_without_sampler() -> None:
+    """UsageError for an option that would have no effect."""
+    context = click.get_current_context()
+    for option in context.command.params:
+        name = option.name or ""
+        given = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        if given and name not in ("cases", "json_path", "failures"):
+            raise click.UsageError(f"{option.opts[0]} is for --sampler")
+
+
+@dataclass
+class _Results:
+    """What the main job has found so far: an interrupt leaves what is there."""
+
+    checks: list[Check] = field(default_factory=list)
+    controls: list[Check] = field(default_factory=list)
+    subjects: list[dict[str, Any]] = field(default_factory=list)
+    mutants: list[dict[str, Any]] = field(default_factory=list)
+    replays: list[tuple[Check, Path]] = field(default_factory=list)
+    bad: list[str] = field(default_factory=list)
+    exhibits: dict[str, Any] = field(default_factory=dict)
+
+
+def _verify_cases(cases: tuple[str, ...], json_path: Path | None, failures: Path) -> int:
     if json_path is not None:
         require_writable(json_path)
-    from reports.console import progress, verify_table
-    from verify import gate
+    from reports.console import verify_table
+    from verify import gate, statistical_tier
+
+    started, results, complete = time.monotonic(), _Results(), True
+    try:
+        _carry_out(cases, failures, results)
+    except KeyboardInterrupt:
+        complete = False
+    status = max(
+        gate.overall(results.checks, results.controls),
+        statistical_tier.status(results.subjects, results.mutants),
+        gate.Status.BAD_INPUT if results.bad else gate.Status.LOSSLESS,
+    )
+    if not complete and status is gate.Status.LOSSLESS:
+        status = gate.Status.INCONCLUSIVE
+    record = {
+        "schema": 2,
+        "kind": "verify",
+        "verdict": gate.verdict(status, results.checks),
+        "complete": complete,
+        "seconds": round(time.monotonic() - started, 1),
+        "checks": [check.record() for check in results.checks],
+        "controls": [check.record() for check in results.controls],
+        "subjects": results.subjects,
+        "mutants": sorted(results.mutants, key=lambda mutant: str(mutant["mutant"])),
+        "bad_input": results.bad,
+        "replay": [
+            {**check.record(), "command": f"rheo verify {shlex.quote(str(path))}"} for check, path in results.replays
+        ],
+        **results.exhibits,
+    }
+    if json_path is not None:
+        write_text(json_path, json.dumps(record, indent=1) + "\n")
+    if not complete:
+        raise KeyboardInterrupt
+    verify_table(record, on_stderr=json_path is not None)
+    return int(status)
+
+
+def _carry_out(cases: tuple[str, ...], failures: Path, results: _Results) -> None:
+    """The cases' checks and the controls; where no cases are named, the statistical tier and the mutants too."""
+    import torch
+
+    from reports.console import progress
+    from verify import gate, statistical_tier
     from verify.cases import CaseError, load
     from verify.controls import CONTROLS
+    from verify.executors import processes
     from verify.exhibits import exhibits
 
     torch.set_num_threads(1)  # toys are small: more threads only wait for each other
-    started = time.monotonic()
-    checks: list[Check] = []
-    controls: list[Check] = []
-    replays: list[tuple[Check, Path]] = []
-    bad: list[str] = []
-    loaded: list[Case] = []
+    loaded = []
     for path in cases or gate.packaged_cases():
         try:
             loaded.append(load(path))
         except CaseError as error:
             click.echo(f"rheo: {error}", err=True)
-            bad.append(str(error))
-    with progress(len(loaded) + len(CONTROLS)) as advance:
+            results.bad.append(str(error))
+    with progress(len(loaded) + len(CONTROLS) + (0 if cases else statistical_tier.STEPS)) as advance:
         for name in CONTROLS:
             advance(f"control {name}")
-            controls.append(gate.check_control(name))
+            results.controls.append(gate.check_control(name))
         for case in loaded:
             advance(Path(case.name).stem)
             for check in gate.check_case(case):
-                checks.append(check)
+                results.checks.append(check)
                 if check.status is gate.Status.LOSSY:
                     try:
-                        replays.append((check, gate.save_failure(case, check, failures)))
+                        results.replays.append((check, gate.save_failure(case, check, failures)))
                     except OSError as error:  # the verdict matters more than its replay
                         click.echo(f"rheo: --failures: {error.filename}: {error.strerror}", err=True)
-    status = max(gate.overall(checks, controls), gate.Status.BAD_INPUT if bad else gate.Status.LOSSLESS)
-    record = _record(gate.verdict(status, checks), checks, controls, replays, bad, time.monotonic() - started)
-    verify_table(record, on_stderr=json_path is not None)
-    if json_path is not None:
-        write_text(json_path, json.dumps(record | exhibits(loaded), indent=1) + "\n")
-    return int(status)
-
-
-def _record(
-    verdict: str,
-    checks: list[Check],
-    controls: list[Check],
-    replays: list[tuple[Check, Path]],
-    bad: list[str],
-    seconds: float,
-) -> dict[str, Any]:
-    return {
-        "schema": 2,
-        "kind": "verify",
-        "complete": True,
-        "verdict": verdict,
-        "seconds": round(seconds, 1),
-        "checks": [check.record() for check in checks],
-        "controls": [check.record() for check in controls],
-        "bad_input": bad,
-        "replay": [{**check.record(), "command": f"rheo verify {shlex.quote(str(path))}"} for check, path in replays],
-    }
+        results.exhibits = exhibits(loaded)
+        if not cases:
+            workers = os.cpu_count() or 1
+            with processes(workers) as executor:
+                advance("torch on the battery")
+                for subject in statistical_tier.subjects(executor, workers):
+                    results.subjects.append(subject)
+                    advance(subject["subject"])
+                for mutant in statistical_tier.mutants(executor):
+                    results.mutants.append(mutant)
+                    advance(mutant["mutant"])

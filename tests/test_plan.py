@@ -1,0 +1,180 @@
+"""What a run decides beforehand: how much to sample, when to look, with how much of alpha."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from verify.battery import BATTERY, Trial
+from verify.executors import Here
+from verify.findings import record, verdict
+from verify.goodness import Evidence
+from verify.joint import joint_law
+from verify.plan import MOST_CELLS, Claims, Plan, detectable, needed, planned, shards_of
+from verify.run import Progress, begun, run
+from verify.subjects import reference
+from verify.tally import added, empty, independence_tests, joint_tests, look_at
+from verify.toys import Table, Toy
+
+from . import samplers
+
+pytestmark = pytest.mark.stat
+
+LOOSE = Claims(tv=0.05, alpha=1e-6, beta=1e-3)
+BY_NAME = {trial.name: trial for trial in BATTERY}
+SMALL = [min(BATTERY, key=lambda trial: trial.cells)]
+
+
+def carried_out(plan: Plan) -> Progress:
+    *_, last = run(plan, Here(), 1)
+    return last
+
+
+def test_every_trial_of_the_battery_has_few_enough_cells_and_several_rounds() -> None:
+    assert len({trial.name for trial in BATTERY}) == len(BATTERY)
+    for trial in BATTERY:
+        assert trial.cells <= MOST_CELLS
+        assert trial.length >= 2
+
+
+def test_shards_of_all_looks_are_what_the_plan_says_and_never_overlap() -> None:
+    plan = planned("nobody:knows", BATTERY, Claims(), 0)
+    for place, sizes in enumerate(plan.sizes):
+        shards = [[s for s in shards_of(plan, look) if s.place == place] for look in range(plan.looks)]
+        assert [sum(s.count for s in look) for look in shards] == np.diff([0, *sizes]).tolist()
+        numbers = [s.number for look in shards for s in look]
+        assert numbers == list(range(len(numbers)))
+        assert len({s.sampler_seed for look in shards for s in look}) == len(numbers)
+
+
+def test_the_shares_of_alpha_add_up_to_no_more_than_alpha() -> None:
+    for claims in (Claims(), LOOSE, Claims(tv=0.3)):
+        plan = planned("nobody:knows", BATTERY, claims, 0)
+        spent = sum(
+            plan.alpha(family, look) for family in ("joint", "independence", "pit") for look in range(plan.looks)
+        )
+        assert 0.9 * claims.alpha < spent <= claims.alpha * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("claims", [Claims(), LOOSE], ids=["default", "loose"])
+def test_the_planned_samples_find_what_the_claims_say(claims: Claims) -> None:
+    plan = planned("nobody:knows", BATTERY, claims, 0)
+    for law, sizes in zip(plan.laws, plan.sizes, strict=True):
+        share = plan.alpha("joint", plan.looks - 1) / len(BATTERY)
+        assert detectable(law, sizes[-1], share, claims.beta) <= claims.tv * 1.001
+        assert detectable(law, sizes[-1] // 2, share, claims.beta) > claims.tv
+
+
+def test_a_law_of_one_sequence_needs_the_samples_that_meet_another_with_the_wanted_probability() -> None:
+    claims = Claims(tv=0.01, beta=1e-3)
+    n = needed(np.array([0.0, 1.0]), claims)
+    assert (1 - claims.tv) ** n <= claims.beta < (1 - claims.tv) ** (n - 1)
+
+
+def test_the_verdict_does_not_depend_on_the_order_of_shards() -> None:
+    plan = planned(samplers.right, SMALL, LOOSE, 3)
+    last = carried_out(plan)
+    shuffled = empty(plan.trials[0])
+    from verify.shards import count
+
+    shards = [shard for look in range(plan.looks) for shard in shards_of(plan, look)]
+    for shard in reversed(shards):
+        shuffled = added(shuffled, count(shard))
+    assert np.array_equal(shuffled.cells, last.tallies[0].cells)
+    assert np.array_equal(shuffled.pairs, last.tallies[0].pairs)
+    assert shuffled.digests == last.tallies[0].digests
+    assert verdict(plan, last) == "lossless"
+
+
+def test_a_right_sampler_is_lossless_and_one_with_a_dial_is_lossy_from_the_claimed_deviation_on() -> None:
+    claims = Claims(tv=0.1, alpha=1e-6, beta=1e-3)
+    plan = planned(samplers.right, BATTERY, claims, 0)
+    assert verdict(plan, carried_out(plan)) == "lossless"
+    trials = [replace(trial, settings={**trial.settings, "dial": claims.tv}) for trial in BATTERY]
+    for trial in trials:  # each on its own
+        plan = planned(samplers.right, [trial], claims, 1)
+        assert verdict(plan, carried_out(plan)) == "lossy", trial.name
+
+
+def test_the_reference_is_never_flagged_at_a_tiny_alpha() -> None:
+    plan = planned(reference, BATTERY[:2], Claims(tv=0.3, alpha=1e-9), 0)
+    assert verdict(plan, carried_out(plan)) == "lossless"
+
+
+@pytest.mark.parametrize(
+    ("how", "family", "test"),
+    [
+        ("seedless", "independence", "repeated shards"),
+        ("shares", "independence", "independence"),
+        ("impossible", "joint", "impossible"),
+    ],
+)
+def test_randomness_that_is_not_fresh_and_tokens_that_cannot_be_are_found_and_named(
+    how: str, family: str, test: str
+) -> None:
+    toy = Toy(3, Table((2, 1, 0), {}), Table((1, 1, 1), {}))
+    trial = Trial("last-is-impossible", toy, 2, {"how": how})
+    plan = planned(samplers.wrong, [trial], Claims(tv=0.01), 0)
+    last = carried_out(plan)
+    found = {(t.family, t.evidence.test) for t in last.tests if t.rejected}
+    assert (family, test) in found
+    assert record(plan, last, "wrong")["guess"]
+
+
+def test_two_shards_that_must_be_the_same_are_no_evidence() -> None:
+    toy = Toy(2, Table((1, 0), {}), Table((1, 1), {}))
+    plan = planned(samplers.right, [Trial("certain", toy, 2, {})], Claims(), 0)
+    last = carried_out(plan)
+    assert verdict(plan, last) == "lossless"
+    assert independence_tests(last.tallies[0], plan.laws[0])[1].p_value == 1
+
+
+def test_no_test_is_left_out_at_its_look() -> None:
+    plan = planned(samplers.right, BATTERY, LOOSE, 0)
+    last = carried_out(plan)
+    assert last.looks == plan.looks
+    for look in range(plan.looks):
+        due = [(t.trial, t.family) for t in last.tests if t.look == look]
+        for place in range(len(BATTERY)):
+            assert due.count((place, "joint")) == 1
+            assert due.count((place, "independence")) == 2
+            assert due.count((place, "pit")) == (3 if look == 0 else 0)
+
+
+def test_time_that_runs_out_is_inconclusive_and_says_how_much_is_missing() -> None:
+    plan = planned(samplers.right, BATTERY, Claims(), 0)
+    *_, last = run(plan, Here(), 1, limit=1e-9)
+    assert verdict(plan, last) == "inconclusive"
+    missing = record(plan, last, "right")["seconds_missing"]
+    assert missing == pytest.approx((plan.sequences - last.sequences) * last.seconds / last.sequences, rel=0.1, abs=0.1)
+    assert verdict(plan, begun(plan)) == "inconclusive"
+
+
+def test_a_trial_with_too_many_cells_is_refused() -> None:
+    toy = Toy(5, Table((1,) * 5, {}), Table((1,) * 5, {}))
+    with pytest.raises(ValueError, match="125 cells"):
+        planned(samplers.right, [Trial("large", toy, 3, {})], Claims(), 0)
+
+
+def test_the_laws_are_those_of_the_settings_temperature() -> None:
+    trial = Trial("t", Toy(2, Table((3, 1), {}), Table((1, 1), {})), 1, {"temperature": "1/2"})
+    (law,) = planned(samplers.right, [trial], LOOSE, 0).laws
+    assert law == pytest.approx([0.9, 0.1])
+    assert np.array_equal(law, joint_law(trial.toy, float(Fraction("1/2")), 1))
+
+
+def test_holm_runs_over_the_trials_of_a_family() -> None:
+    plan = planned(samplers.right, BATTERY, LOOSE, 0)
+    tallies = []
+    for trial, law in zip(plan.trials, plan.laws, strict=True):
+        tally = empty(trial)
+        tallies.append(replace(tally, cells=np.round(law * 1e6).astype(np.int64), pairs=tally.pairs))
+    assert not any(test.rejected for test in look_at(plan, tallies, plan.looks - 1) if test.family == "joint")
+    evidence = joint_tests(tallies[0], plan.laws[0])[0]
+    assert isinstance(evidence, Evidence)
+    swapped = tallies[0].cells[::-1].copy()
+    tests = look_at(plan, [replace(tallies[0], cells=swapped), *tallies[1:]], plan.looks - 1)
+    assert [t.trial for t in tests if t.rejected and t.family == "joint"] == [0]

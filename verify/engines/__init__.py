@@ -1,0 +1,1 @@
+"""Samplers of other engines, run as they are shipped, under the subject protocol of `verify.subjects`."""

@@ -1,0 +1,102 @@
+"""A guess at the kind of fault behind a deviation: which simple story explains most of it.
+
+The stories know nothing of the sampler: at the first position that deviates, its law is compared with the target's of
+other temperatures, of other prefixes, and with mixtures of target and draft.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+
+from reference.distributions import temper
+from verify.battery import Trial
+from verify.plan import Plan
+from verify.run import Progress
+from verify.shards import trial_temperature
+from verify.tally import Ruling
+
+Law = NDArray[np.float64]
+
+_EXPLAINED = 0.5  # the share of a deviation that a story must explain to be told
+
+
+def guess(plan: Plan, progress: Progress, worst: Ruling) -> str:
+    """One line on what may be wrong."""
+    if worst.evidence.test == "repeated shards":
+        return "different seeds give the same samples: the seed is not used"
+    if worst.family == "independence":
+        return "neighbouring rows depend on each other: rows of a batch share randomness"
+    trial, tally, law = plan.trials[worst.trial], progress.tallies[worst.trial], plan.laws[worst.trial]
+    shape = (trial.toy.vocab,) * trial.length
+    seen, expected = tally.cells.reshape(shape), law.reshape(shape)
+    position = first_deviating(seen, expected)
+    place = "the first token" if position == 0 else f"token {position + 1}, not the ones before it"
+    if worst.evidence.test == "impossible":
+        story = "a token that the target rules out is emitted: a draft is accepted unseen, or the residual is not p's"
+    else:
+        story = explain(trial, seen, position) or "no simple story explains it"
+    return f"deviates from {place}: {story}"
+
+
+def first_deviating(seen: NDArray[np.int64], expected: Law) -> int:
+    """The first position whose marginal law (with all before it) is as far off as noise will hardly make it."""
+    n = seen.sum()
+    for t in range(seen.ndim):
+        later = tuple(range(t + 1, seen.ndim))
+        e, p = seen.sum(axis=later) / n, expected.sum(axis=later)
+        if np.any(np.abs(e - p) > 5 * np.sqrt(p * (1 - p) / n) + 1e-12):
+            return t
+    return seen.ndim - 1
+
+
+def explain(trial: Trial, seen: NDArray[np.int64], position: int) -> str | None:
+    """The story that explains most of the deviation at a position, over all contexts; None if none explains half."""
+    counts = seen.sum(axis=tuple(range(position + 1, seen.ndim))).reshape(-1, trial.toy.vocab)
+    kept = counts.sum(axis=1) > 0
+    contexts = np.array(list(product(range(trial.toy.vocab), repeat=position)), dtype=np.int64)
+    contexts = contexts.reshape(len(kept), position)[kept]
+    weights = counts[kept].sum(axis=1, keepdims=True) / counts.sum()
+    e = counts[kept] / counts[kept].sum(axis=1, keepdims=True)
+
+    def off(law: Law) -> float:
+        return float((weights * np.abs(e - law)).sum() / 2)
+
+    p, _ = laws_after(trial, contexts)
+    before = off(p)
+    best, story = min(((off(law), text) for law, text in stories(trial, contexts, off)), default=(before, ""))
+    return f"{story} ({1 - best / before:.0%} of it explained)" if best < (1 - _EXPLAINED) * before else None
+
+
+def stories(trial: Trial, contexts: NDArray[np.int64], off: Callable[[Law], float]) -> Iterator[tuple[Law, str]]:
+    """Laws [n, V] after contexts that kinds of faults lead to, fitted where they have a parameter."""
+    p, q = laws_after(trial, contexts)
+    share = minimize_scalar(lambda w: off((1 - w) * p + w * q), bounds=(-1, 1), method="bounded").x
+    side = (
+        "towards the draft: drafts are accepted too easily" if share > 0 else "away from the draft: rejected too easily"
+    )
+    yield (1 - share) * p + share * q, f"p pulled {side}, by {abs(share):.3f}"
+    log_t = minimize_scalar(
+        lambda x: off(laws_after(trial, contexts, np.exp(x))[0]), bounds=(-3, 3), method="bounded"
+    ).x
+    yield laws_after(trial, contexts, float(np.exp(log_t)))[0], f"as if p had temperature {np.exp(log_t):.2f}"
+    if contexts.shape[1]:
+        yield (
+            laws_after(trial, contexts[:, :-1])[0],
+            "the law without the last token: the parent's row",
+        )
+        for shift in range(1, trial.toy.vocab):
+            sibling = contexts.copy()
+            sibling[:, -1] = (sibling[:, -1] + shift) % trial.toy.vocab
+            yield laws_after(trial, sibling)[0], "the law after another last token: a sibling's row"
+
+
+def laws_after(trial: Trial, contexts: NDArray[np.int64], temperature: float | None = None) -> tuple[Law, Law]:
+    """p and q [n, V] after contexts [n, t], at the trial's temperature or another."""
+    own = trial_temperature(trial.settings) if temperature is None else temperature
+    p, q = (np.stack([temper(row, own) for row in model(contexts)]) for model in (trial.toy.p, trial.toy.q))
+    return p, q
