@@ -45,7 +45,8 @@ def _failures(run: Json) -> Section | None:
     """Input that could not be used, and how to see failures again."""
     remarks = [Remark(line, "warn") for line in run.get("bad_input", [])]
     for replay in run.get("replay", []):
-        what = f"{stem(replay['case'])}, {replay['method']}, {replay['check']}: {replay.get('detail') or 'lossy'}"
+        what = ", ".join(filter(None, (stem(replay["case"]), replay.get("method"), replay.get("check"))))
+        what += f": {replay.get('detail') or replay.get('status', 'lossy')}"
         remarks.append(Remark(what, "bad", replay["command"]))
     return Section("failures", "What went wrong", "", remarks) if remarks else None
 

@@ -114,7 +114,7 @@ CHECK = _object(
     unexpected=FLAG,
 )
 
-REPLAY = _object({"case": TEXT, "method": TEXT, "check": TEXT, "command": TEXT}, detail=TEXT)
+REPLAY = _object({"case": TEXT, "command": TEXT}, method=TEXT, check=TEXT, status=TEXT, detail=TEXT)
 
 TEST = _object(
     {"family": TEXT, "test": TEXT, "p_value": PROBABILITY, "rejected": FLAG},
@@ -128,13 +128,21 @@ TRIAL = _object(
     {"toy": TEXT, "status": TEXT},
     length=COUNT,
     cells=COUNT,
+    settings={"type": "object"},
     needed=_or_null(COUNT),
     samples=COUNT,
     detectable=_or_null(NUMBER),
     tests=_list(TEST),
     pit=_or_null(_map(BINS)),
     acceptance=_or_null(
-        _object({"tau": NUMBER}, interval=_or_null(PAIR), tokens=_list(COUNT), rounds=_list(COUNT)),
+        _object(
+            {"tau": NUMBER},
+            interval=_or_null(PAIR),
+            confidence=PROBABILITY,
+            shards=_list(COUNT),
+            tokens=_list(COUNT),
+            rounds=_list(COUNT),
+        ),
     ),
     worst_cell=_or_null(
         _object({"sequence": _list(COUNT), "expected": PROBABILITY, "observed": PROBABILITY}, p_value=PROBABILITY),
@@ -149,7 +157,11 @@ SUBJECT = _object(
     seed=SEED,
     seconds=NUMBER,
     sequences=COUNT,
+    seconds_missing=_or_null(NUMBER),
+    worst=_or_null(TEXT),
     guess=_or_null(TEXT),
+    sentence=TEXT,
+    findings=_list(TEXT),
     trials=_list(TRIAL),
 )
 

@@ -49,6 +49,8 @@ def _subject(subject: Json, key: str) -> Section:
     blocks: list[Block] = []
     if subject["verdict"] == "lossy":
         blocks += _worst(trials)
+    if subject["verdict"] == "inconclusive" and subject.get("seconds_missing"):
+        blocks.append(Remark(f"About {plain(subject['seconds_missing'])} s more would settle it.", "warn"))
     if subject.get("guess"):
         blocks.append(Remark(f"Kind of fault, a guess: {subject['guess']}", "warn"))
     if trials:
@@ -64,7 +66,7 @@ def _subject(subject: Json, key: str) -> Section:
 
 
 def _facts(subject: Json) -> str:
-    facts = [subject["spec"]] if subject.get("spec") else []
+    facts = [subject["spec"]] if subject.get("spec", subject["subject"]) != subject["subject"] else []
     if "claims" in subject:
         tv, alpha, beta = (plain(subject["claims"][key]) for key in ("tv", "alpha", "beta"))
         facts.append(f"deviations of total variation {tv} or more (false-alarm rate {alpha}, miss rate {beta})")

@@ -23,8 +23,14 @@ def sentence(run: Json) -> str:
     claimed = rates(run)
     if claimed:
         tv, alpha, beta = map(plain, claimed)
-        said += f" (by sampling, a right sampler is called lossy with probability at most {alpha}, a deviation of "
-        said += f"total variation {tv} or more is missed with at most {beta})"
+        if verdict in ("lossless", "lossy"):
+            said += f" (by sampling, a right sampler is called lossy with probability at most {alpha}, a deviation of "
+            said += f"total variation {tv} or more is missed with at most {beta})"
+        else:
+            said += (
+                f" (asked for, by sampling: to find a total variation of {tv} or more with false-alarm rate {alpha} "
+            )
+            said += f"and miss rate {beta})"
     return f"{said[0].upper()}{said[1:]}."
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,9 @@ from scipy import stats
 
 from reports import figures, summary, trees
 from reports.page import render
+from tests.conftest import Rheo
 from tests.runs import ALPHA, BETA, HEAD, TV, audit_run, example, full_run, small_run
-from tests.test_cli import ROOT, TOYS, run
+from tests.test_cli import ROOT, TOYS
 
 SECTIONS = ("checks", "controls", "bad_input", "replay", "subjects", "mutants", "acceptance", "power", "example")
 
@@ -49,15 +49,10 @@ def full() -> Page:
     return Page(render(full_run(), "full.json"))
 
 
-@pytest.fixture
-def rheo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    return lambda *arguments: run(monkeypatch, capsys, *map(str, arguments))
-
-
 # What is on the page
 
 
-def test_a_run_of_the_main_job_becomes_a_page(rheo: Any, tmp_path: Path) -> None:
+def test_a_run_of_the_main_job_becomes_a_page(rheo: Rheo, tmp_path: Path) -> None:
     run = tmp_path / "run.json"
     assert rheo("verify", TOYS / "ties.json", TOYS / "two-anchors.json", "--json", run)[0] == 0
     assert rheo("report", run) == (0, f"{tmp_path / 'run.html'}\n", "")

@@ -15,13 +15,9 @@ import pytest
 
 from reports import schema
 from reports.page import render
+from tests.conftest import Rheo
 from tests.runs import HEAD, Json, full_run, small_run
-from tests.test_cli import ROOT, run
-
-
-@pytest.fixture
-def rheo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    return lambda *arguments: run(monkeypatch, capsys, *map(str, arguments))
+from tests.test_cli import ROOT, TOYS
 
 
 def generated(spec: Json, filled: bool) -> Any:
@@ -90,7 +86,7 @@ def broken(change: Callable[[Json], object]) -> str:
     ],
     ids=lambda value: value[-24:] if value.startswith("$") else "",
 )
-def test_anything_but_a_run_is_one_line_that_names_the_place(rheo: Any, tmp_path: Path, text: str, place: str) -> None:
+def test_anything_but_a_run_is_one_line_that_names_the_place(rheo: Rheo, tmp_path: Path, text: str, place: str) -> None:
     path = tmp_path / "run.json"
     path.write_text(text)
     status, out, err = rheo("report", path)
@@ -153,7 +149,7 @@ def test_a_run_damaged_anywhere_is_drawn_or_refused_in_one_line(tmp_path: Path) 
 
 
 def test_files_and_libraries_that_are_missing_are_one_line(
-    rheo: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rheo: Rheo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = tmp_path / "run.json"
     assert rheo("report", run)[:2] == (2, "")
@@ -183,3 +179,35 @@ def test_the_documentation_names_every_key_of_the_schema_and_no_other() -> None:
     explained = named | {name for row in rows for name in re.findall(r"`(\w+)`", row[2])}
     assert named - set(keys(schema.RUN)) == set()
     assert set(keys(schema.RUN)) - explained == set()
+
+
+def unknown(value: Any, spec: Json, place: str = "$") -> Iterator[str]:
+    """Where a document has keys that the schema does not name; not inside free objects."""
+    if isinstance(value, dict) and "properties" in spec:
+        for key, item in value.items():
+            if key in spec["properties"]:
+                yield from unknown(item, spec["properties"][key], f"{place}.{key}")
+            else:
+                yield f"{place}.{key}"
+    elif isinstance(value, dict) and "additionalProperties" in spec:
+        for key, item in value.items():
+            yield from unknown(item, spec["additionalProperties"], f"{place}.{key}")
+    elif isinstance(value, list) and "items" in spec:
+        for item in value:
+            yield from unknown(item, spec["items"], f"{place}[]")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["verify", TOYS / "ties.json", TOYS / "two-anchors.json"],
+        ["verify", "--sampler", "verify.subjects:torch_sampler", "--toy", "ties", "--tv", "0.1"],
+    ],
+    ids=["cases", "sampler"],
+)
+def test_what_the_commands_write_is_in_the_schema_to_the_last_key(
+    rheo: Rheo, tmp_path: Path, arguments: list[object]
+) -> None:
+    path = tmp_path / "run.json"
+    assert rheo(*arguments, "--json", path)[0] == 0
+    assert set(unknown(schema.load(path), schema.RUN)) == set()

@@ -161,10 +161,10 @@ def _carry_out(cases: tuple[str, ...], failures: Path, results: _Results, with_e
                         results.replays.append((check, gate.save_failure(case, check, failures)))
                     except OSError as error:  # the verdict matters more than its replay
                         click.echo(f"rheo: --failures: {error.filename}: {error.strerror}", err=True)
+        if with_exhibits:
+            results.exhibits.update(exhibits(loaded))
         if not cases:
             _statistical_tier(results, advance)
-    if with_exhibits:
-        results.exhibits.update(exhibits(loaded))
 
 
 def _statistical_tier(results: _Results, advance: Callable[[str], None]) -> None:
