@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
+from statsmodels.stats.multitest import multipletests
 
 from reference.methods import METHODS
 from verify import eprocess, goodness, power
@@ -124,6 +125,26 @@ def test_rows_that_share_randomness_are_seen() -> None:
 def test_holm_rejects_what_each_step_allows() -> None:
     assert power.holm([1e-9, 0.5, 0.02], 0.05) == [True, False, True]
     assert power.holm([0.03, 0.04], 0.05) == [False, False]
+    assert power.holm([], 0.05) == []
+
+
+def test_holm_is_that_of_statsmodels() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        p_values = (rng.random(rng.integers(1, 9)) ** 3).tolist()
+        assert power.holm(p_values, 0.1) == multipletests(p_values, alpha=0.1, method="holm")[0].tolist()
+
+
+@pytest.mark.parametrize("cells", [2, 9, 64])
+@pytest.mark.parametrize("beta", [1e-6, 0.1])
+def test_the_twins_of_chi_square_are_each_others_inverse(cells: int, beta: float) -> None:
+    """What is found with the samples that find t is t, to how the solver rounds; its miss rate is beta."""
+    for tv in (1e-3, 5e-3, 0.1):
+        samples = power.chi_square_samples(tv, 1e-9, beta, cells)
+        found = power.chi_square_detectable(samples, 1e-9, beta, cells)
+        assert found == pytest.approx(tv, rel=1e-3)
+        critical = stats.chi2.isf(1e-9, cells - 1)
+        assert stats.ncx2.cdf(critical, cells - 1, 4 * samples * found**2) == pytest.approx(beta, rel=1e-4)
 
 
 def contexts(rng: np.random.Generator, n: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
