@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import monotonic
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 Record = dict[str, Any]
@@ -80,3 +81,13 @@ def _change(change: Record | None) -> tuple[str, str]:
     interval = change["interval"]
     shown = "unknown" if interval is None else f"{interval[0]:+.4f} .. {interval[1]:+.4f}"
     return f"{change['mean']:+.4f}", shown
+
+
+@contextmanager
+def seconds_bar(total: float) -> Iterator[Callable[[str], None]]:
+    """A bar of time on standard error; call the result with what is being done."""
+    columns = (BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    console, began = Console(stderr=True), monotonic()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("starting", total=total)
+        yield lambda text: bar.update(task, completed=monotonic() - began, description=escape(text))

@@ -26,6 +26,8 @@ from verify.goodness import pairs_of
 from verify.joint import cell_of
 from verify.subjects import Factory, Subject
 
+Tokens = NDArray[np.int64]
+
 PIT_BINS = 20
 LEAST_DIGESTED = 512  # sequences; fewer may be the same by chance
 
@@ -82,12 +84,17 @@ class Counts:
     pit: dict[str, Pit]
 
 
-def count(shard: Shard) -> Counts:
-    """Sample a shard and count it. SamplerError if the sampler breaks its promises."""
+def sample(shard: Shard) -> Drawn:
+    """Sample a shard. SamplerError if the sampler breaks its promises."""
     trial = shard.trial
     name = shard.sampler if isinstance(shard.sampler, str) else getattr(shard.sampler, "__name__", "sampler")
     subject = _subject(shard.sampler, json.dumps(trial.settings, sort_keys=True), name)
-    drawn = draw(subject, trial.toy, trial.length, shard.count, shard.sampler_seed, name)
+    return draw(subject, trial.toy, trial.length, shard.count, shard.sampler_seed, name)
+
+
+def count(shard: Shard) -> Counts:
+    """Sample a shard and count it. SamplerError if the sampler breaks its promises."""
+    trial, drawn = shard.trial, sample(shard)
     cells, k = cell_of(drawn.samples, trial.toy.vocab), trial.cells
     return Counts(
         place=shard.place,
@@ -107,14 +114,8 @@ def _digest(samples: NDArray[np.int64]) -> str:
 
 def pits(shard: Shard, drawn: Drawn) -> dict[str, Pit]:
     """The randomised PIT of every token, in every order that the emitted prefix alone decides."""
-    trial, temperature = shard.trial, trial_temperature(shard.trial.settings)
     generator = np.random.default_rng(shard.seeds(1))
-    rows: list[tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]] = []
-    for t in range(trial.length):
-        prefixes, which = np.unique(drawn.samples[:, :t], axis=0, return_inverse=True)
-        p = np.stack([temper(row, temperature) for row in trial.toy.p(prefixes)])
-        rows.append((p[which.ravel()], trial.toy.q(prefixes)[which.ravel()], drawn.samples[:, t]))
-    p, q, tokens = (np.concatenate(part) for part in zip(*rows, strict=True))
+    p, q, tokens = token_laws(shard.trial, drawn.samples)
     own = np.take_along_axis(p, tokens[:, None], axis=1)[:, 0]
     found = {}
     for name, order in pit.ORDERS.items():
@@ -123,6 +124,18 @@ def pits(shard: Shard, drawn: Drawn) -> dict[str, Pit]:
         histogram = np.histogram(values, PIT_BINS, (0, 1))[0]
         found[name] = Pit(evidence.p_value, evidence.statistic, len(values), tuple(histogram.tolist()))
     return found
+
+
+def token_laws(trial: Trial, samples: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64], Tokens]:
+    """p, tempered, and q [n length, V] before every token of samples [n, length], and the tokens [n length]."""
+    temperature = trial_temperature(trial.settings)
+    rows = []
+    for t in range(trial.length):
+        prefixes, which = np.unique(samples[:, :t], axis=0, return_inverse=True)
+        p = np.stack([temper(row, temperature) for row in trial.toy.p(prefixes)])
+        rows.append((p[which.ravel()], trial.toy.q(prefixes)[which.ravel()], samples[:, t]))
+    p, q, tokens = (np.concatenate(part) for part in zip(*rows, strict=True))
+    return p, q, tokens
 
 
 def trial_temperature(settings: dict[str, Any]) -> float:

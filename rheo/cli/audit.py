@@ -16,7 +16,7 @@ from rheo.files import require_writable, write_text
 if TYPE_CHECKING:
     from verify.lifetime import Lifetime, Plan
 
-_STATUS = {"lossless": 0, "lossy": 1, "bad_input": 2, "inconclusive": 3}
+STATUS = {"lossless": 0, "lossy": 1, "bad_input": 2, "inconclusive": 3}
 _SAVE_SECONDS = 2.0
 
 
@@ -69,7 +69,7 @@ def audit(
 
     _require_outputs(traces, state, json_path)
     started = saved = time.monotonic()
-    lifetime = _begun(Plan(alpha, seed, tokens), state)
+    lifetime = begun(Plan(alpha, seed, tokens), state)
     done: list[dict[str, Any]] = []
     bad: list[str] = []
     finished = False
@@ -92,12 +92,12 @@ def audit(
     finally:  # also where it was interrupted
         if state is not None:
             save(state, lifetime)
-        record = _record(lifetime, beta, finished, done, bad, state, time.monotonic() - started)
+        record = record_of(lifetime, beta, finished, done, bad, state, time.monotonic() - started)
         if json_path is not None:
             write_text(json_path, json.dumps(record, indent=1) + "\n")
     if lifetime.tokens:
         audit_table(record, on_stderr=json_path is not None)
-    return _STATUS[record["verdict"]]
+    return STATUS[record["verdict"]]
 
 
 def _require_outputs(traces: tuple[Path, ...], state: Path | None, json_path: Path | None) -> None:
@@ -111,7 +111,7 @@ def _require_outputs(traces: tuple[Path, ...], state: Path | None, json_path: Pa
             raise click.UsageError(f"{name}: {path} is also read")
 
 
-def _begun(plan: Plan, state: Path | None) -> Lifetime:
+def begun(plan: Plan, state: Path | None) -> Lifetime:
     """A new lifetime, or the saved one if it was begun with the same plan."""
     from verify.audit import StateError, load
     from verify.lifetime import Lifetime
@@ -128,7 +128,7 @@ def _begun(plan: Plan, state: Path | None) -> Lifetime:
     return lifetime
 
 
-def _record(
+def record_of(
     lifetime: Lifetime,
     beta: float,
     finished: bool,
@@ -137,6 +137,7 @@ def _record(
     state: Path | None,
     seconds: float,
 ) -> dict[str, Any]:
+    """The result of an audit as JSON."""
     from verify.lifetime import findings
     from verify.lifetime import verdict as verdict_of
 
