@@ -81,8 +81,8 @@ class _Layer(nn.Module):
     def forward(self, embedded: Tensor, before: Tensor, positions: Tensor, mask: Tensor, kv: Any) -> Tensor:
         both = torch.cat([self.input_layernorm(embedded), self.hidden_norm(before)], -1)
         state: Tensor = before + self.self_attn(both, positions, mask, kv)
-        state = state + self.mlp(self.post_attention_layernorm(state))
-        return state
+        change: Tensor = self.mlp(self.post_attention_layernorm(state))
+        return state + change
 
 
 class _Attention(nn.Module):
