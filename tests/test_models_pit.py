@@ -19,7 +19,7 @@ from rheo.models import target as target_module
 from rheo.models.generation import Limits, generate
 from tests.tiny_models import CONFIG, VOCAB, full_logits, keep_a_stale_row, skipping, tiny_target
 from verify.pit import ORDERS, kolmogorov, pit_of
-from verify.power import ks_detectable
+from verify.power import ks_detectable, ks_samples
 
 pytestmark = pytest.mark.model
 
@@ -62,11 +62,13 @@ def p_values(method: str, seed: int) -> dict[str, float]:
 
 @pytest.mark.parametrize("method", ["rheo", "topk"])
 def test_emitted_tokens_follow_the_law_of_an_independent_forward(method: str) -> None:
-    """At alpha 1e-6 over both orders; a Kolmogorov distance of 0.06 is missed once in 10^6 times."""
-    assert ks_detectable(REQUESTS * LENGTH, ALPHA / len(ORDERS_USED), BETA) < 0.06
+    """At alpha 1e-6 over both orders; a Kolmogorov distance of 0.038 is missed once in 10^6 times."""
+    assert ks_detectable(REQUESTS * LENGTH, ALPHA / len(ORDERS_USED), BETA) < 0.038
     assert min(p_values(method, seed=1).values()) >= ALPHA / len(ORDERS_USED)
 
 
 def test_a_cache_with_a_stale_row_is_found_by_the_same_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its distance was measured once, as 0.29 by p and 0.13 by p/q: a tenth of the tokens would do."""
+    assert 10 * ks_samples(0.13, ALPHA / len(ORDERS_USED), BETA) < REQUESTS * LENGTH
     monkeypatch.setattr(target_module, "keep", keep_a_stale_row)
     assert min(p_values("rheo", seed=1).values()) < ALPHA / len(ORDERS_USED)
