@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import RepetitionPenaltyLogitsProcessor
+from transformers import GPT2Config, GPT2LMHeadModel, RepetitionPenaltyLogitsProcessor
 
 from rheo.decoding import Sampler
 from rheo.methods import METHODS
@@ -132,20 +132,31 @@ def test_greedy_decoding_stops_at_the_same_end_of_sequence_as_transformers(targe
         assert texts(rounds, [[]])[0] == greedy(target, PROMPTS[2], 30, eos_token_id=eos)
 
 
-def test_the_context_limit_ends_a_request_with_its_last_position_filled() -> None:
-    target = tiny_target()
-    target.config.max_position_embeddings = 24
-    rounds = list(generate(target, skipping(target), Sampler(GREEDY, METHODS["rheo"]), PROMPTS, SEEDS, Limits(1000)))
+@pytest.mark.parametrize("learned", [False, True])  # positions: beyond learned ones there is nothing to look up
+def test_the_context_limit_ends_a_request_with_its_last_position_filled(learned: bool) -> None:
+    model = tiny_gpt2(positions=24) if learned else tiny_target()
+    model.config.max_position_embeddings = 24
+    rounds = list(generate(model, LanguageModel(model), Sampler(GREEDY, METHODS["rheo"]), PROMPTS, SEEDS, Limits(1000)))
     generated = texts(iter(rounds), PROMPTS)
     assert [len(prompt) + len(text) for prompt, text in zip(PROMPTS, generated, strict=True)] == [24] * 3
-    assert generated == [greedy(target, prompt, 24 - len(prompt)) for prompt in PROMPTS]
+    assert generated == [greedy(model, prompt, 24 - len(prompt)) for prompt in PROMPTS]
     assert {end for done in rounds for end in done.ends} == {None, "context"}
+
+
+def tiny_gpt2(positions: int) -> Any:
+    torch.manual_seed(0)
+    sizes: dict[str, Any] = {"vocab_size": VOCAB, "n_embd": 32, "n_layer": 2, "n_head": 4, "initializer_range": 0.3}
+    ends: dict[str, Any] = {"bos_token_id": None, "eos_token_id": None}
+    return GPT2LMHeadModel(GPT2Config(n_positions=positions, **sizes, **ends)).train(False)
 
 
 @pytest.mark.parametrize(
     ("prompts", "seeds", "limits", "message"),
     [
+        ([], [], Limits(5), "there are no prompts"),
         ([[1], []], [1, 2], Limits(5), "prompt 1 is empty"),
+        ([[1, -1]], [1], Limits(5), "prompt 0 holds tokens outside 0..47"),
+        ([[48]], [1], Limits(5), "prompt 0 holds tokens outside 0..47"),
         ([[1] * 512], [1], Limits(5), "prompt 0 has 512 tokens, and the target's context ends at 512"),
         ([[1]], [1, 2], Limits(5), "1 prompts need as many seeds, got 2"),
         ([[1]], [1], Limits(0), "max_new_tokens must be at least 1, got 0"),

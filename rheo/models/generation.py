@@ -83,8 +83,9 @@ def generate(
     """The rounds of N prompts of token ids, on the model's device; requests that ended take no part in later rounds.
 
     seeds: one a prompt, 64 bits; a request's randomness depends on its own seed alone.
-    ValueError, before anything is read, for an empty prompt, one that leaves no room in the target's context, seeds
-    that do not match, no new tokens, or a processor that needs a token's path; ModelError as `require_tree_attention`.
+    ValueError at once for no prompts, an empty one, one with unknown tokens or without room in the target's context,
+    seeds that do not match, no new tokens, or a processor that needs a token's path. With the first round come the
+    errors of `Target` and of the drafter's `start`.
     """
     _check(model, sampler.process, prompts, seeds, limits)
     return _rounds(model, drafter, sampler, prompts, seeds, limits)
@@ -98,7 +99,8 @@ def _rounds(
     seeds: Sequence[int],
     limits: Limits,
 ) -> Iterator[Round]:
-    device, room = model.device, context_limit(model)
+    device, limit = model.device, context_limit(model)
+    room = [None if limit is None else limit - len(prompt) for prompt in prompts]
     contexts, lengths = padded(prompts, device)
     target = Target(model, contexts, lengths, drafter.layers)
     drafting = drafter.start(contexts, lengths, target.features)
@@ -109,9 +111,8 @@ def _rounds(
         tree, path = play_round(sampler, _Pair(target, drafting), uniforms)
         tokens, ends = [], []
         for i, row, length in zip(active, path.tokens.tolist(), path.lengths.tolist(), strict=True):
-            most = None if room is None else room - len(prompts[i])
             before = len(generated[i])
-            ends.append(_extend(generated[i], row[:length], limits, most))
+            ends.append(_extend(generated[i], row[:length], limits, room[i]))
             tokens.append(generated[i][before:])
         origins = [row[: len(kept)] for row, kept in zip(_origins(tree, path).tolist(), tokens, strict=True)]
         target.accept(path)
@@ -146,8 +147,8 @@ def stop_strings(tokenizer: PreTrainedTokenizerBase, strings: Sequence[str]) -> 
     return stop
 
 
-def _extend(generated: list[int], tokens: Sequence[int], limits: Limits, most: int | None) -> str | None:
-    """Append tokens until one ends the request; says why, or None. most: tokens that fit behind the prompt."""
+def _extend(generated: list[int], tokens: Sequence[int], limits: Limits, room: int | None) -> str | None:
+    """Append tokens until one ends the request; says why, or None. room: tokens that fit behind the prompt."""
     for token in tokens:
         generated.append(token)
         if token in limits.eos:
@@ -156,7 +157,7 @@ def _extend(generated: list[int], tokens: Sequence[int], limits: Limits, most: i
             return "stop"
         if len(generated) == limits.max_new_tokens:
             return "length"
-        if len(generated) == most:
+        if len(generated) == room:
             return "context"
     return None
 
@@ -180,14 +181,18 @@ def _check(
         _require_pathless(process)
     if limits.max_new_tokens < 1:
         raise ValueError(f"max_new_tokens must be at least 1, got {limits.max_new_tokens}")
+    if not prompts:
+        raise ValueError("there are no prompts")
     if len(seeds) != len(prompts):
         raise ValueError(f"{len(prompts)} prompts need as many seeds, got {len(seeds)}")
-    room = context_limit(model)
+    limit, vocab = context_limit(model), model.config.get_text_config().vocab_size
     for index, prompt in enumerate(prompts):
         if not prompt:
             raise ValueError(f"prompt {index} is empty")
-        if room is not None and len(prompt) >= room:
-            raise ValueError(f"prompt {index} has {len(prompt)} tokens, and the target's context ends at {room}")
+        if not (min(prompt) >= 0 and max(prompt) < vocab):
+            raise ValueError(f"prompt {index} holds tokens outside 0..{vocab - 1}")
+        if limit is not None and len(prompt) >= limit:
+            raise ValueError(f"prompt {index} has {len(prompt)} tokens, and the target's context ends at {limit}")
 
 
 def _require_pathless(process: Any) -> None:
