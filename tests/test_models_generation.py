@@ -11,14 +11,16 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, RepetitionPenaltyLogitsProcessor
 
-from rheo.decoding import Sampler
+from rheo.decoding import Pair, Sampler, play_round
 from rheo.methods import METHODS
+from rheo.models import generation
 from rheo.models.drafters import Drafter
 from rheo.models.drafters.language_model import LanguageModel
 from rheo.models.generation import BONUS, RESIDUAL, Limits, Round, generate, stop_strings
 from rheo.models.layer_skip import skip_last_layers
 from rheo.processors import top_k
-from rheo.tree import ANCHOR, FILLER, PROBE
+from rheo.tree import ANCHOR, FILLER, PROBE, Path, Tree
+from rheo.uniforms import Uniforms
 from tests.tiny_models import CONFIG, LONGER, PROMPTS, VOCAB, drafters, skipping, small_draft, tiny_target
 
 pytestmark = pytest.mark.model
@@ -231,3 +233,19 @@ def test_a_target_that_drafts_for_itself_is_accepted_whenever_it_is_asked(target
     whole = LanguageModel(skip_last_layers(target, 0))
     rounds = list(generate(target, whole, chain, PROMPTS, SEEDS, Limits(30)))
     assert all(int(length) == CONFIG.depth + 1 for done in rounds for length in done.path.lengths)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_round_can_be_played_again_from_where_it_started(
+    kind: str, target: Any, every_drafter: dict[str, Drafter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run() -> list[list[int]]:
+        return texts(generate(target, every_drafter[kind], SAMPLER, LONGER, SEEDS, Limits(30)), LONGER)
+
+    def twice(sampler: Sampler, pair: Pair, uniforms: Uniforms) -> tuple[Tree, Path]:
+        play_round(replace(sampler, method=METHODS["topk"]), pair, uniforms)
+        return play_round(sampler, pair, uniforms)
+
+    once = run()
+    monkeypatch.setattr(generation, "play_round", twice)
+    assert run() == once

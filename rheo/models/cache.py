@@ -8,8 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rheo.distributions import counting
-
 
 @dataclass(frozen=True)
 class TreeCache:
@@ -33,11 +31,17 @@ def empty(requests: int, device: torch.device) -> TreeCache:
     return TreeCache(DynamicCache(), torch.zeros(requests, dtype=torch.int64, device=device), 0)
 
 
+def drop(cache: TreeCache) -> None:
+    """Forget the block, should there be one: a tree may be drafted and verified again from the same contexts."""
+    for layer in cache.kv.layers:
+        layer.keys, layer.values = layer.keys[:, :, : cache.width], layer.values[:, :, : cache.width]
+
+
 def keep(cache: TreeCache, columns: Tensor, counts: Tensor) -> TreeCache:
     """Each context grows by the first `counts` [N] of its `columns` int64 [N, k] of the block; the rest is dropped."""
     lengths = cache.lengths + counts
     first, width = int(cache.lengths.min()), int(lengths.max())
-    goal = counting(width - first, columns.device, first=first)
+    goal = torch.arange(first, width, device=columns.device)
     source = goal - cache.lengths.unsqueeze(-1)  # which of `columns` belongs here; negative inside the context
     moved = columns.gather(1, source.clamp(0, columns.shape[1] - 1)) + cache.width
     index = torch.where(source < 0, goal, moved)[:, None, :, None]

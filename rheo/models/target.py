@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from rheo.distributions import counting
-from rheo.models.cache import empty, keep, select
+from rheo.models.cache import drop, empty, keep, select
 from rheo.models.causal import forward, require_tree_attention
 from rheo.models.tree_attention import align_right, chain_block, from_first, take, tree_block
 from rheo.tree import Path, Tree
@@ -21,7 +20,8 @@ class Target:
     """A causal language model with a cache of all context tokens but the newest, which goes first in the next forward.
 
     features: [N, w, F], right-aligned, the inputs of `layers` at the tokens that joined the cache last: all of the
-    context but the newest at the start, later the newest of before and the accepted ones. For a drafter.
+    context but the newest at the start, later the newest of before and the accepted ones. For a drafter. Between
+    `logits` and `accept`: those at all rows of the tree.
     """
 
     @torch.inference_mode()
@@ -38,12 +38,13 @@ class Target:
             tokens = align_right(contexts, counts, width).clamp(min=0)
             block = chain_block(self.cache.lengths, counts, width)
             self.features = forward(model, self.cache, tokens, block, last=1, layers=layers).features
-            columns = counting(width, contexts.device).expand_as(tokens)
+            columns = torch.arange(width, device=contexts.device).expand_as(tokens)
             self.cache = keep(self.cache, from_first(columns, counts, width), counts)
 
     @torch.inference_mode()
     def logits(self, tree: Tree) -> Tensor:
         """Raw logits [N, R + 1, V] after the context and after every node."""
+        drop(self.cache)
         tokens = torch.cat([self.newest, tree.tokens], 1)
         output = forward(self.model, self.cache, tokens, tree_block(self.cache.lengths, tree), layers=self.layers)
         self.features = output.features

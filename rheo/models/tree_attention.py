@@ -29,7 +29,7 @@ class Block:
 
 def chain_block(start: Tensor, counts: Tensor, width: int) -> Block:
     """`counts` [N] tokens in a row, right-aligned in `width` columns, the first of them at position `start` [N]."""
-    column = counting(width, start.device)
+    column = torch.arange(width, device=start.device)
     first = (width - counts).unsqueeze(-1)
     earlier = column <= column.unsqueeze(-1)
     sees = (earlier & (column >= first).unsqueeze(1)) | (column == column.unsqueeze(-1))
@@ -67,7 +67,7 @@ def attention_mask(lengths: Tensor, width: int, block: Block, dtype: torch.dtype
     window: a token sees those fewer than so many positions before it; None sees all.
     """
     n, fed, _ = block.sees.shape
-    column = counting(width, lengths.device)
+    column = torch.arange(width, device=lengths.device)
     context = (column < lengths.unsqueeze(-1)).unsqueeze(1).expand(-1, fed, -1)
     sees = torch.cat([context, block.sees], 2)
     if window is not None:

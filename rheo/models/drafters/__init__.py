@@ -13,7 +13,10 @@ class Drafting(Protocol):
     """A drafter at the contexts of N requests; it keeps caches of its own, over the context and over the tree."""
 
     def draft(self, frontier: Frontier) -> Tensor:
-        """Logits [N, b, V] of the frontier's nodes, untempered. A round calls it depth by depth, from the root."""
+        """Logits [N, b, V] of the frontier's nodes, untempered.
+
+        A round calls it depth by depth; the root starts it, or starts it anew.
+        """
         ...
 
     def accept(self, tree: Tree, path: Path, features: Tensor) -> None:

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rheo.distributions import counting
-from rheo.models.cache import empty, keep, select
+from rheo.models.cache import drop, empty, keep, select
 from rheo.models.drafters.eagle3_head import Eagle3Head
 from rheo.models.smollm2 import ModelError
 from rheo.models.tree_attention import (
@@ -82,6 +81,7 @@ class Eagle3Drafting:
     def draft(self, frontier: Frontier) -> Tensor:
         """Logits [N, b, V], -inf for what the head's vocabulary lacks."""
         if frontier.previous is None:
+            drop(self.cache)
             tokens = self.pending.clamp(min=0)
             before = self.head.fc(self.features.to(self.embeddings.dtype))
             self.block = chain_block(self.cache.lengths, self.counts, tokens.shape[1])
@@ -98,7 +98,7 @@ class Eagle3Drafting:
     @torch.inference_mode()
     def accept(self, tree: Tree, path: Path, features: Tensor) -> None:  # noqa: ARG002
         """Keep the pairs with the target's features; every emitted token is pending with its own."""
-        columns = counting(self.pending.shape[1], self.pending.device).expand_as(self.pending)
+        columns = torch.arange(self.pending.shape[1], device=self.pending.device).expand_as(self.pending)
         self.cache = keep(self.cache, from_first(columns, self.counts, columns.shape[1]), self.counts)
         self.pending = align_right(path.tokens, path.lengths, features.shape[1])
         self.features, self.counts = features, path.lengths

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from rheo.distributions import counting
-from rheo.models.cache import empty, keep, select
+from rheo.models.cache import drop, empty, keep, select
 from rheo.models.causal import forward, require_tree_attention
 from rheo.models.tree_attention import Block, align_right, chain_block, from_first, next_block
 from rheo.tree import Frontier, Path, Tree
@@ -49,6 +48,7 @@ class LanguageModelDrafting:
     def draft(self, frontier: Frontier) -> Tensor:
         """Logits [N, b, V]; the pending tokens are read with the root, which is their last."""
         if frontier.previous is None:
+            drop(self.cache)
             tokens = self.pending
             self.block = chain_block(self.cache.lengths, self.counts, tokens.shape[1])
         else:
@@ -64,7 +64,7 @@ class LanguageModelDrafting:
         width, device = self.pending.shape[1], self.pending.device
         expansion = tree.expansion.gather(1, path.rows.clamp(min=0))
         read = ((path.rows >= 0) & (expansion >= 0)).sum(-1)
-        pending = counting(width, device).expand(len(expansion), -1)
+        pending = torch.arange(width, device=device).expand(len(expansion), -1)
         # Expansion 0 is the root, the last pending column; the others follow in the order in which they were fed.
         columns = from_first(torch.cat([pending, expansion + width - 1], 1), self.counts, width)
         self.cache = keep(self.cache, columns, self.counts + read)
