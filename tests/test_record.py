@@ -346,6 +346,11 @@ def test_a_folder_without_a_model_is_one_line(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_a_model_is_put_on_the_device_that_was_asked_for(model_folder: Path) -> None:
+    assert load_target(str(model_folder))[0].device.type == "cpu"
+    assert load_target(str(model_folder), device="meta")[0].device.type == "meta"
+
+
 def test_a_chat_template_wraps_the_message(model_folder: Path) -> None:
     _, tokenizer = load_target(str(model_folder))
     assert chat_ids(tokenizer, "w3 w4") == [5, 6]

@@ -61,17 +61,19 @@ def package_file(package: str, version: str, member: str) -> Path:
 
 
 def load_target(
-    name: str = "smollm2", dtype: torch.dtype = torch.float32
+    name: str = "smollm2", dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """A causal language model in evaluation mode, and its tokenizer.
 
     name: "smollm2" (fetched and converted on first use), a folder, or a hub name.
-    dtype: of the weights; losslessness on a real model means float32.
+    dtype: of the weights; losslessness on a real model means float32. device: where they are put.
     ModelError if a library is missing or the model cannot be loaded.
     """
     require_libraries(name)
     source = str(_smollm2_folder()) if name == "smollm2" else name
-    return _load(source, dtype=dtype)
+    model, tokenizer = _load(source, dtype=dtype)
+    torch.nn.Module.to(model, device)
+    return model, tokenizer
 
 
 def require_libraries(name: str) -> None:

@@ -1,0 +1,47 @@
+"""Drafters: what they are before any request, and at the contexts of some. One kind a file."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from torch import Tensor
+
+from rheo.tree import Frontier, Path, Tree
+
+
+class Drafting(Protocol):
+    """A drafter at the contexts of N requests; it keeps caches of its own, over the context and over the tree."""
+
+    def draft(self, frontier: Frontier) -> Tensor:
+        """Logits [N, b, V] of the frontier's nodes, untempered.
+
+        A round calls it depth by depth; the root starts it, or starts it anew.
+        """
+        ...
+
+    def accept(self, tree: Tree, path: Path, features: Tensor) -> None:
+        """End the round: drop what was drafted, and read what was emitted before the next draft.
+
+        features: [N, w, F], right-aligned, the target's at the tokens before each of those emitted.
+        """
+        ...
+
+    def select(self, requests: Tensor) -> None:
+        """Go on with those requests int64 [n] alone."""
+        ...
+
+
+class Drafter(Protocol):
+    """What drafts for any requests."""
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """Layers of the target whose inputs are its features; most drafters want none."""
+        ...
+
+    def start(self, contexts: Tensor, lengths: Tensor, features: Tensor) -> Drafting:
+        """Take up contexts int64 [N, L] of `lengths` [N].
+
+        features: [N, L - 1, F], right-aligned, the target's at all tokens but the newest.
+        """
+        ...
