@@ -5,13 +5,15 @@ from __future__ import annotations
 import multiprocessing
 import multiprocessing.connection
 import os
-import signal
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import Executor, Future, wait
 from contextlib import contextmanager
 from importlib import import_module
+from multiprocessing import get_context
 from typing import Any
+
+from pebble import ProcessPool
 
 
 class Here(Executor):
@@ -28,29 +30,25 @@ class Here(Executor):
 
 @contextmanager
 def processes(workers: int) -> Iterator[Executor]:
-    """Fresh processes, which are killed at the end whatever they are doing: a sampler may hang."""
-    # What a worker inherits while it starts: one thread each, and an interrupt is the parent's business.
-    others = set(multiprocessing.active_children())
-    threads = os.environ.get("OMP_NUM_THREADS")
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN) if _in_main_thread() else None
-    os.environ["OMP_NUM_THREADS"] = "1"
+    """Fresh processes, which are stopped at the end whatever they are doing: a sampler may hang."""
+    pool = ProcessPool(workers, initializer=_start, context=get_context("spawn"))
     try:
-        pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_start)
-        started = [pool.submit(_warm) for _ in range(workers)]  # each starts a process
+        wait([pool.schedule(_warm) for _ in range(workers)])
+        yield _Processes(pool)
     finally:
-        if threads is None:
-            del os.environ["OMP_NUM_THREADS"]
-        else:
-            os.environ["OMP_NUM_THREADS"] = threads
-        if before is not None:
-            signal.signal(signal.SIGINT, before)
-    try:
-        wait(started)
-        yield pool
-    finally:
-        for process in set(multiprocessing.active_children()) - others:
-            process.kill()
-        pool.shutdown(wait=True, cancel_futures=True)
+        pool.stop()  # type: ignore[no-untyped-call]
+        pool.join()
+
+
+class _Processes(Executor):
+    """A pool that can stop its processes, behind the interface of the others."""
+
+    def __init__(self, pool: ProcessPool) -> None:
+        self._pool = pool
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = self._pool.schedule(fn, args=args, kwargs=kwargs)
+        return future
 
 
 @contextmanager
@@ -62,18 +60,15 @@ def cluster(address: str) -> Iterator[Executor]:
         yield client.get_executor(pure=False, retries=2)
 
 
-def _in_main_thread() -> bool:
-    return threading.current_thread() is threading.main_thread()
-
-
 def _warm() -> None:
     """Load what every shard needs, so that it does not count as time that a sampler took."""
     import_module("verify.shards")
 
 
 def _start() -> None:
-    """Run in every worker: what a sampler prints goes to standard error, and it ends when its parent has gone."""
+    """Run in every process: what a sampler prints goes to standard error, and it ends when its parent has gone."""
     os.dup2(2, 1)
+    os.environ["OMP_NUM_THREADS"] = "1"  # before anything that would read it is loaded
     parent = multiprocessing.parent_process()
     assert parent is not None
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
-from concurrent.futures.process import BrokenProcessPool
 from itertools import count as numbers_from
 from time import monotonic
 
 import numpy as np
+from pebble import ProcessExpired
 
 from verify.battery import Trial
 from verify.contract import SamplerError
@@ -59,7 +59,7 @@ def nights(
             if left > patience:
                 raise SamplerError(f"{sampler}: hangs: no {shard.count} sequences in {patience:.0f} s") from None
             return
-        except BrokenProcessPool:
+        except ProcessExpired:
             raise SamplerError(f"{sampler}: its process died while it sampled {shard.trial.name}") from None
         lifetime = count(lifetime, chunk, shard.trial.name)
         yield lifetime

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
+
+from pebble import ProcessExpired
 
 from verify.contract import SamplerError
 from verify.plan import Plan, shards_of
@@ -101,7 +102,7 @@ def _completed(
 def _result(future: Future[Counts], shard: Shard) -> Counts:
     try:
         return future.result()
-    except BrokenProcessPool:
+    except ProcessExpired:
         raise SamplerError(f"{_name(shard)}: its process died while it sampled {shard.trial.name}") from None
 
 
