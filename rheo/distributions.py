@@ -11,6 +11,9 @@ from torch.nn import functional
 # Above twice this many weights an inverse CDF first picks a block, then a weight inside it.
 _BLOCK = 256
 
+# Rows up to this length are normalised by elementary operations.
+_SHORT = 32
+
 # What a residual keeps of p where p - q~ is not positive: far below any probability, far above float32's smallest.
 _TRACE = 2.0**-80
 
@@ -46,7 +49,18 @@ def temper(logits: Tensor, candidate: Tensor, temperature: float) -> Tensor:
     if temperature != 1:
         logits = (logits - logits[..., :1]) / temperature
     # Without any candidate the softmax is NaN; the mask turns that into a row of zeros.
-    return torch.where(candidate, torch.softmax(logits, -1), 0.0)
+    return torch.where(candidate, softmax(logits), 0.0)
+
+
+def softmax(logits: Tensor) -> Tensor:
+    """The softmax of every row of logits [..., n]; NaN in rows that hold NaN or +inf, or are all -inf.
+
+    torch's own goes row by row, which is slow where they are short.
+    """
+    if not 0 < logits.shape[-1] <= _SHORT:
+        return torch.softmax(logits, -1)
+    weights = torch.exp(logits - logits.amax(-1, keepdim=True))
+    return weights / weights.sum(-1, keepdim=True)
 
 
 def residual(p: Tensor, tokens: Tensor, law: Tensor) -> Tensor:

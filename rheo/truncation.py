@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rheo.distributions import counting, in_rows
+from rheo.distributions import counting, in_rows, softmax
 
 _CHUNK = 32
 
@@ -39,7 +39,7 @@ def truncate(logits: Tensor, support: int | None) -> Draft:
     logits = widened(logits)
     tokens, largest = top(logits, size)
     kept = logits.gather(-1, tokens).double()
-    return Draft(tokens, kept, torch.softmax(kept, -1), kept > -torch.inf, largest)
+    return Draft(tokens, kept, softmax(kept), kept > -torch.inf, largest)
 
 
 def widened(logits: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from rheo.distributions import counting, inverse_cdf, unusable
+from rheo.distributions import counting, inverse_cdf, softmax, unusable
 from rheo.processors import Processor
 from rheo.rules import Rule
 from rheo.rules.children import Children
@@ -48,7 +48,7 @@ def verify(tree: Tree, target_logits: Tensor, uniforms: Uniforms, process: Proce
     tokens, rows = [], []
     for depth in range(steps):
         here = first + row
-        weights = torch.softmax(process(widened(logits.index_select(0, here))), -1)
+        weights = softmax(process(widened(logits.index_select(0, here))))
         if depth + 1 < steps:
             weights = rule(weights, at(everywhere, here), uniforms.coin[:, depth])
         token = inverse_cdf(weights, uniforms.draw[:, depth])

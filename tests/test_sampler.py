@@ -13,7 +13,7 @@ from torch import Tensor
 from rheo import verification
 from rheo.config import Config
 from rheo.decoding import Sampler, decode, play_round
-from rheo.distributions import inverse_cdf
+from rheo.distributions import inverse_cdf, softmax
 from rheo.growth import grow
 from rheo.methods import METHODS
 from rheo.processors import chain, min_p, temperature, top_k, top_p
@@ -428,3 +428,17 @@ def test_uniforms_of_another_configuration_are_refused() -> None:
     for other in (replace(CONFIG, beam=2), replace(CONFIG, depth=2), replace(CONFIG, depth=4)):
         with pytest.raises(ValueError, match="uniforms"):
             play_round(sampler(), pair, draw_uniforms(other, [1]))
+
+
+@pytest.mark.parametrize("n", [0, 1, 3, 32, 33, 200])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_rows_of_any_length_are_normalised_alike(n: int, dtype: torch.dtype) -> None:
+    logits = torch.randn(50, 2, n, dtype=dtype, generator=torch.Generator().manual_seed(n)) * 30
+    if n > 1:
+        logits[0, 0, 0] = -torch.inf
+        logits[1, 1] = -torch.inf
+        logits[2, 0, 1] = torch.inf
+        logits[3, 0, 0] = torch.nan
+    found, wanted = softmax(logits), torch.softmax(logits, -1)
+    assert torch.allclose(found, wanted, rtol=1e-5 if dtype == torch.float32 else 1e-13, atol=0, equal_nan=True)
+    assert ((found == 0) == (wanted == 0)).all()
