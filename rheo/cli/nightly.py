@@ -57,8 +57,8 @@ def nightly(
     settings = settings_from(config)
     lifetime = begun(Plan(alpha, seed, None), state)
     whose = f"{ORDER} of {sampler} {json.dumps(settings, sort_keys=True)}"
-    if lifetime.order not in ("", whose):
-        raise click.ClickException(f"{state}: the lifetime of another: {lifetime.order}")
+    if lifetime.tokens and lifetime.order != whose:
+        raise click.ClickException(f"{state}: the lifetime of another: {lifetime.order or 'traces'}")
     lifetime = replace(lifetime, order=whose)
     workers, before, finished = os.cpu_count() or 1, lifetime.tokens, False
     started = saved = time.monotonic()
