@@ -24,7 +24,9 @@ def compared(old: Record, new: Record, most: float) -> Record:
     """
     try:
         subjects = [_subject(before, after, most) for before, after in _pairs(old["subjects"], new["subjects"])]
-    except (KeyError, TypeError, AttributeError, IndexError, ZeroDivisionError) as error:
+    except ComparisonError:
+        raise
+    except (LookupError, TypeError, AttributeError, ArithmeticError, ValueError) as error:
         raise ComparisonError(
             f"not what `rheo verify --sampler --json` writes: {type(error).__name__}: {error}"
         ) from None
@@ -54,14 +56,14 @@ def _subject(old: Record, new: Record, most: float) -> Record:
     found = change([pair[0] for pair in pairs.values()], [pair[1] for pair in pairs.values()])
     fell = _ORDER.index(new["verdict"]) > _ORDER.index(old["verdict"])
     return {
-        "subject": new["subject"],
+        "subject": str(new["subject"]),
         "status": "worse" if fell else _judged(found, most),
         "verdicts": [old["verdict"], new["verdict"]],
         "change": _record(found),
         "trials": [
             {
-                "toy": toy,
-                "tau": [trial["acceptance"] and trial["acceptance"]["tau"] for trial in (before[toy], after[toy])],
+                "toy": str(toy),
+                "tau": [_tau(trial) for trial in (before[toy], after[toy])],
                 "change": _record(change([first], [second])),
             }
             for toy, (first, second) in pairs.items()
@@ -81,6 +83,10 @@ def _emitted(trial: Record) -> Emitted:
         return {}
     rows = zip(found["shards"], found["tokens"], found["rounds"], strict=True)
     return {int(shard): (int(tokens), int(rounds)) for shard, tokens, rounds in rows}
+
+
+def _tau(trial: Record) -> float | None:
+    return None if trial["acceptance"] is None else float(trial["acceptance"]["tau"])
 
 
 def _record(found: Change | None) -> Record | None:

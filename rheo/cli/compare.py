@@ -33,6 +33,8 @@ def compare(old: Path, new: Path, max_drop: float, json_path: Path | None) -> in
 
     if json_path is not None:
         require_writable(json_path)
+        if json_path.resolve() in (old.resolve(), new.resolve()):
+            raise click.UsageError(f"--json: {json_path} is also read")
     try:
         record = compared(_read(old), _read(new), max_drop)
     except ComparisonError as error:
