@@ -113,3 +113,18 @@ def test_a_state_of_nights_takes_no_traces_and_one_of_traces_no_nights(rheo: Rhe
     assert rheo("audit", trace, "--state", audited)[0] == 3
     status, _, err = rheo("nightly", RIGHT, audited, "--time", 1)
     assert (status, err.splitlines()) == (2, [f"rheo: {audited}: the lifetime of another: traces"])
+
+
+def test_a_result_of_a_sampler_that_fails_says_so(rheo: Rheo, tmp_path: Path) -> None:
+    result = tmp_path / "run.json"
+    status, _, err = rheo("nightly", "tests.samplers:NO_FACTORY", tmp_path / "life.json", "--json", result)
+    record = json.loads(result.read_text())
+    assert (status, record["verdict"], record["complete"]) == (2, "bad_input", False)
+    assert err == f"rheo: {record['bad_input'][0]}\n"
+
+
+@pytest.mark.parametrize("option", ["--alpha", "--time", "--patience"])
+def test_a_nan_is_no_setting_of_a_lifetime(rheo: Rheo, tmp_path: Path, option: str) -> None:
+    status, out, err = rheo("nightly", RIGHT, tmp_path / "life.json", option, "nan")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert not (tmp_path / "life.json").exists()

@@ -146,7 +146,7 @@ def record_of(
     return {
         "schema": 2,
         "kind": "audit",
-        "verdict": verdict if finished else "interrupted",
+        "verdict": verdict if finished or bad else "interrupted",
         "complete": finished,
         "alpha": plan.alpha,
         "beta": beta,

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from rheo.cli.options import Within
 from rheo.files import require_writable, write_text
 
 
@@ -16,7 +17,7 @@ from rheo.files import require_writable, write_text
 @click.argument("new", type=click.Path(path_type=Path))
 @click.option(
     "--max-drop",
-    type=click.FloatRange(0),
+    type=Within(0),
     default=0.01,
     show_default=True,
     help="The fall of tokens per round that fails, where its interval leaves no doubt that it is larger than 0.",
