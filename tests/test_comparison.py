@@ -157,3 +157,12 @@ def test_a_comparison_does_not_replace_what_it_compares(rheo: Rheo, tmp_path: Pa
     before = run.read_text()
     assert rheo("compare", run, run, "--json", run)[0] == 2
     assert run.read_text() == before
+
+
+def test_what_the_new_run_left_out_is_not_passed() -> None:
+    both, one = record("lossless", emitted(1, 0.4), emitted(2, 0.4)), record("lossless", emitted(1, 0.4))
+    assert compared(both, one, 0.01)["verdict"] == "inconclusive"
+    assert compared(both, one, 0.01)["missing"] == ["s: toy-1"]
+    assert compared(one, both, 0.01)["verdict"] == "same or better"
+    pair = {**one, "subjects": [*one["subjects"], {**one["subjects"][0], "subject": "t"}]}
+    assert compared(pair, one, 0.01)["missing"] == ["t"]

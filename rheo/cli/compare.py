@@ -27,7 +27,7 @@ def compare(old: Path, new: Path, max_drop: float, json_path: Path | None) -> in
     """The paired change between two results of `rheo verify --sampler ... --json`, OLD and NEW.
 
     Ends with 1 if a verdict became worse, or tokens per round fell by more than --max-drop; 3 if the interval is too
-    wide to say that they did not.
+    wide to say that they did not, or NEW lacks a sampler or toy of OLD.
     """
     from reports.console_sampler import compare_table
     from verify.comparison import ComparisonError, compared
