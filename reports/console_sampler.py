@@ -69,6 +69,8 @@ def compare_table(record: Record, on_stderr: bool = False) -> None:
         table.add_row("all", "", "", *_change(subject["change"]))
         console.print(table)
         console.print(f"{escape(subject['subject'])}: {' -> '.join(subject['verdicts'])}", highlight=False)
+    for name in record["missing"]:
+        console.print(f"not in the new run: {escape(name)}", style="yellow", highlight=False)
     colour = {"worse": "red", "inconclusive": "yellow"}.get(record["verdict"], "green")
     console.print(
         f"verdict: [bold {colour}]{record['verdict']}[/]  (--max-drop {record['max_drop']:g})", highlight=False

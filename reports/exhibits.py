@@ -20,6 +20,7 @@ from reports.blocks import (
     fixed,
     number,
     plain,
+    status_cell,
     stem,
 )
 
@@ -137,7 +138,9 @@ def audit(run: Json) -> Section | None:
     """The e-process and the PIT over a trace."""
     if run["kind"] != "audit":
         return None
-    blocks: list[Figure | Remark] = list(_evidence(run))
+    blocks: list[Figure | Remark | Table] = list(_evidence(run))
+    if run.get("tests"):
+        blocks.append(_audit_tests(run["tests"]))
     pit = run.get("pit")
     if pit:
         panels = pit if isinstance(pit, dict) else {"p": pit}
@@ -149,10 +152,27 @@ def audit(run: Json) -> Section | None:
     return Section("audit", "Trace", lead, blocks)
 
 
+def _audit_tests(tests: Sequence[Json]) -> Table:
+    rows = [
+        [
+            Cell(test["test"]), number(test.get("tokens")), number(test.get("alpha")), number(test["p_value"]),
+            number(test.get("detectable")), status_cell("lossy" if test["rejects"] else "lossless"),
+        ]
+        for test in tests
+    ]  # fmt: skip
+    heads = ["test", "tokens", "alpha", "p-value", "would find a distance of", "says"]
+    return Table("Tests on the randomised PIT", heads, rows)
+
+
 def _evidence(run: Json) -> Iterator[Remark]:
     """The e-values, and what they would have to reach."""
     values = [("e-value now", run.get("e_value")), ("largest", run.get("peak"))]
     known = [f"{name} {plain(value)}" for name, value in values if value is not None]
     if known:
-        needed = f"; rejects at {plain(round(1 / run['alpha']))}" if "alpha" in run else ""
+        own = [test["alpha"] for test in run.get("tests", []) if test["test"] == "e-process" and test.get("alpha")]
+        alpha = own[0] if own else run.get("alpha")
+        needed = f"; rejects at {plain(round(1 / alpha))}" if alpha else ""
         yield Remark(f"{', '.join(known)}{needed}, after {counted(run.get('tokens', 0), 'token')}.")
+    if run.get("impossible"):
+        first = f", the first in {run['first_impossible']}" if run.get("first_impossible") else ""
+        yield Remark(f"{counted(run['impossible'], 'token')} of probability 0{first}.", "bad")

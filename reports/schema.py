@@ -194,6 +194,14 @@ EXAMPLE = _object(
     seed=SEED,
 )
 
+AUDIT_TEST = _object(
+    {"test": TEXT, "p_value": PROBABILITY, "rejects": FLAG},
+    tokens=COUNT,
+    alpha=PROBABILITY,
+    statistic=NUMBER,
+    detectable=_or_null(NUMBER),
+)
+
 RUN = _object(
     {"schema": {"const": VERSION}, "kind": {"enum": ["verify", "sampler", "audit"]}, "verdict": TEXT},
     complete=FLAG,
@@ -209,6 +217,9 @@ RUN = _object(
     example=_or_null(EXAMPLE),
     tokens=COUNT,
     alpha=RATE,
+    tests=_list(AUDIT_TEST),
+    impossible=COUNT,
+    first_impossible=_or_null(TEXT),
     e_value=_or_null(NUMBER),
     peak=_or_null(NUMBER),
     pit={"type": ["array", "object", "null"], "items": COUNT, "minItems": 1, "additionalProperties": BINS},

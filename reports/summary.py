@@ -36,6 +36,7 @@ def sentence(run: Json) -> str:
 
 _OTHERS = {
     "inconclusive": "neither lossless nor lossy is shown: something was out of reach, or too little was sampled",
+    "interrupted": "it was stopped before its end",
     "unexpected": "every law computed is the target's, but something else came out than the case or the reference says",
     "control_passed": "a sampler that is wrong on purpose was not found: nothing else this run says can be relied on",
     "bad_input": "some of the input could not be used, so nothing is said about it",
@@ -81,7 +82,10 @@ def _audit(run: Json) -> str:
     alpha = f" (false alarms over a lifetime of looking: at most {plain(run['alpha'])})" if "alpha" in run else ""
     if run["verdict"] == "lossy":
         return f"A trace of {tokens} departs from the target's distribution{alpha}."
-    return f"A trace of {tokens} shows no departure from the target's distribution{alpha}."
+    if run["verdict"] == "lossless":
+        return f"A trace of {tokens} shows no departure from the target's distribution{alpha}."
+    said = _OTHERS.get(run["verdict"], f"this run ended as “{run['verdict']}”")
+    return f"{said[0].upper()}{said[1:]}; {tokens} counted{alpha}."
 
 
 def facts(run: Json) -> list[tuple[str, str]]:

@@ -559,3 +559,40 @@ def test_jsonl_takes_less_than_parsing_it_line_by_line(tmp_path: Path) -> None:
     lines = path.read_text().splitlines()
     floor = seconds(lambda: [json.loads(line) for line in lines])
     assert seconds(lambda: whole(path, Plan(ALPHA, 0, None))) < 0.85 * floor  # measured: 0.52
+
+
+def test_the_page_of_an_audit_shows_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("jinja2")
+    from reports.page import render
+    from reports.schema import load as load_run
+
+    columns = rows(9_000)
+    columns["p_token"][4_000] = 0
+    path, out = saved(tmp_path / "x.npz", columns), tmp_path / "out.json"
+    assert run(capsys, path, "--json", out, "--tokens", 9_000)[0] == 1
+    page = render(load_run(out), "out.json")
+    for shown in ("e-process", "Kolmogorov", "p-value", "e-value now", "rejects at 2 000 000 000", "row 4000", "<svg"):
+        assert shown in page.replace("\N{NARROW NO-BREAK SPACE}", " ").replace("\N{THIN SPACE}", " "), shown
+
+
+def test_the_json_of_evidence_beyond_all_numbers_can_be_drawn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("jsonschema")
+    from reports.schema import load as load_run
+
+    path, out = saved(tmp_path / "x.npz", {**rows(9_000), "p_before": np.zeros(9_000)}), tmp_path / "out.json"
+    assert run(capsys, path, "--json", out)[0] == 1
+    assert load_run(out)["peak"] == 1e300
+
+
+def test_the_page_of_an_audit_of_bad_input_acquits_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("jinja2")
+    from reports.page import render
+    from reports.schema import load as load_run
+
+    path, out = saved(tmp_path / "x.npz", rows(300)), tmp_path / "out.json"
+    assert run(capsys, path, tmp_path / "missing.npz", "--json", out)[0] == 2
+    page = render(load_run(out), "out.json")
+    assert "no departure" not in page
+    assert "missing.npz" in page

@@ -124,3 +124,45 @@ def test_a_file_that_is_no_result_is_bad_input_in_one_line(rheo: Rheo, tmp_path:
     for pair in ((good, bad), (bad, good), (good, tmp_path / "missing.json")):
         status, out, err = rheo("compare", *pair)
         assert (status, out, err.count("\n")) == (2, "", 1), err
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("verdict",), "bad_input"),
+        (("trials", 0, "acceptance", "tokens"), [1]),
+        (("trials", 0, "acceptance", "tokens"), ["x"] * 12),
+        (("trials", 0, "acceptance", "tokens"), [10**400] * 12),
+        (("trials", 0, "acceptance", "rounds"), [0] * 12),
+        (("trials", 0, "acceptance", "tau"), "x"),
+    ],
+)
+def test_a_result_with_a_wrong_value_is_bad_input_and_not_a_worse_sampler(
+    rheo: Rheo, tmp_path: Path, path: tuple[Any, ...], value: Any
+) -> None:
+    good, bad = record("lossless", emitted(1, 0.4)), record("lossless", emitted(1, 0.4))
+    place = bad["subjects"][0]
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    (tmp_path / "good.json").write_text(json.dumps(good))
+    (tmp_path / "bad.json").write_text(json.dumps(bad))
+    status, out, err = rheo("compare", tmp_path / "good.json", tmp_path / "bad.json")
+    assert (status, out, err.count("\n")) == (2, "", 1), err
+
+
+def test_a_comparison_does_not_replace_what_it_compares(rheo: Rheo, tmp_path: Path) -> None:
+    run = tmp_path / "run.json"
+    run.write_text(json.dumps(record("lossless", emitted(1, 0.4))))
+    before = run.read_text()
+    assert rheo("compare", run, run, "--json", run)[0] == 2
+    assert run.read_text() == before
+
+
+def test_what_the_new_run_left_out_is_not_passed() -> None:
+    both, one = record("lossless", emitted(1, 0.4), emitted(2, 0.4)), record("lossless", emitted(1, 0.4))
+    assert compared(both, one, 0.01)["verdict"] == "inconclusive"
+    assert compared(both, one, 0.01)["missing"] == ["s: toy-1"]
+    assert compared(one, both, 0.01)["verdict"] == "same or better"
+    pair = {**one, "subjects": [*one["subjects"], {**one["subjects"][0], "subject": "t"}]}
+    assert compared(pair, one, 0.01)["missing"] == ["t"]

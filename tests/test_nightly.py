@@ -100,3 +100,31 @@ def test_the_command_keeps_a_life_and_refuses_to_mix_it_with_another(rheo: Rheo,
     assert (status, err.count("\n")) == (2, 1)
     assert "the lifetime of another" in err
     assert np.isfinite(record["log10_e_value"])
+
+
+def test_a_state_of_nights_takes_no_traces_and_one_of_traces_no_nights(rheo: Rheo, tmp_path: Path) -> None:
+    trace, nightly, audited = tmp_path / "trace.jsonl", tmp_path / "nightly.json", tmp_path / "audited.json"
+    trace.write_text('{"p_token": 1, "p_before": 0}\n')  # no order is stated
+    lifetime = lived(1, Lifetime(Plan(1e-9, 0, None), order="p/q of x {}"))
+    save(nightly, lifetime)
+    status, _, err = rheo("audit", trace, "--state", nightly)
+    assert (status, "its order is" in err) == (2, True)
+    assert load(nightly).eprocess == lifetime.eprocess
+    assert rheo("audit", trace, "--state", audited)[0] == 3
+    status, _, err = rheo("nightly", RIGHT, audited, "--time", 1)
+    assert (status, err.splitlines()) == (2, [f"rheo: {audited}: the lifetime of another: traces"])
+
+
+def test_a_result_of_a_sampler_that_fails_says_so(rheo: Rheo, tmp_path: Path) -> None:
+    result = tmp_path / "run.json"
+    status, _, err = rheo("nightly", "tests.samplers:NO_FACTORY", tmp_path / "life.json", "--json", result)
+    record = json.loads(result.read_text())
+    assert (status, record["verdict"], record["complete"]) == (2, "bad_input", False)
+    assert err == f"rheo: {record['bad_input'][0]}\n"
+
+
+@pytest.mark.parametrize("option", ["--alpha", "--time", "--patience"])
+def test_a_nan_is_no_setting_of_a_lifetime(rheo: Rheo, tmp_path: Path, option: str) -> None:
+    status, out, err = rheo("nightly", RIGHT, tmp_path / "life.json", option, "nan")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert not (tmp_path / "life.json").exists()

@@ -72,3 +72,10 @@ def test_the_gate_runs_a_spec_in_processes(lossless_gate) -> None:  # type: igno
 def test_the_plugin_loads_nothing_heavy_before_it_is_used() -> None:
     code = "import sys, verify.pytest_plugin; assert not {'torch', 'scipy', 'numpy'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_toys_may_come_one_by_one_and_none_is_an_error(lossless_gate) -> None:  # type: ignore[no-untyped-def]
+    found = lossless_gate(samplers.right, toys=(name for name in ["contexts"]), tv=0.1)
+    assert [trial["toy"] for trial in found["trials"]] == ["contexts"]
+    with pytest.raises(ValueError, match="no toys"):
+        lossless_gate(samplers.right, toys=[])

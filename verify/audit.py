@@ -48,7 +48,7 @@ def audit(lifetime: Lifetime, path: Path) -> Iterator[tuple[Lifetime, float]]:
             others = tuple(seen for seen in lifetime.seen if seen not in known)
             counted = max((seen.rows for seen in known), default=0)
             trace, rows = read(file, str(path), size), 0
-            if lifetime.seen and trace.order != lifetime.order:
+            if lifetime.tokens and trace.order != lifetime.order:
                 raise TraceError(f"{path}: its order is {trace.order!r}, that of the traces before {lifetime.order!r}")
             for chunk in trace.chunks:
                 fresh = chunk.after(max(counted - rows, 0))

@@ -20,17 +20,26 @@ def compared(old: Record, new: Record, most: float) -> Record:
     """What became of OLD's subjects in NEW. most: the fall of tokens per round that is still accepted.
 
     "worse" where a verdict is worse, or the whole interval of a change lies below -most; "inconclusive" where only a
-    part of it does, or rounds were not offered; else "same or better". ComparisonError where no toy is in both.
+    part of it does, rounds were not offered, or NEW lacks a subject or toy of OLD (then "missing" names them); else
+    "same or better". ComparisonError where no toy is in both.
     """
     try:
-        subjects = [_subject(before, after, most) for before, after in _pairs(old["subjects"], new["subjects"])]
-    except (KeyError, TypeError, AttributeError, IndexError, ZeroDivisionError) as error:
+        pairs = list(_pairs(old["subjects"], new["subjects"]))
+        subjects = [_subject(before, after, most) for before, after in pairs]
+        missing = [str(before["subject"]) for before in old["subjects"] if all(before is not pair[0] for pair in pairs)]
+        missing += [f"{after['subject']}: {toy}" for before, after in pairs for toy in _lost(before, after)]
+    except ComparisonError:
+        raise
+    except (LookupError, TypeError, AttributeError, ArithmeticError, ValueError) as error:
         raise ComparisonError(
             f"not what `rheo verify --sampler --json` writes: {type(error).__name__}: {error}"
         ) from None
-    words = {subject["status"] for subject in subjects}
+    words = {subject["status"] for subject in subjects} | ({"inconclusive"} if missing else set())
     verdict = next(word for word in ("worse", "inconclusive", "same or better") if word in words)
-    return {"schema": 2, "kind": "comparison", "verdict": verdict, "max_drop": most, "subjects": subjects}
+    return {
+        "schema": 2, "kind": "comparison", "verdict": verdict, "max_drop": most, "subjects": subjects,
+        "missing": missing,
+    }  # fmt: skip
 
 
 def _pairs(old: list[Record], new: list[Record]) -> Iterator[tuple[Record, Record]]:
@@ -45,6 +54,11 @@ def _pairs(old: list[Record], new: list[Record]) -> Iterator[tuple[Record, Recor
     yield from ((subject, named[subject["subject"]]) for subject in common)
 
 
+def _lost(old: Record, new: Record) -> list[str]:
+    kept = {trial["toy"] for trial in new["trials"]}
+    return [str(trial["toy"]) for trial in old["trials"] if trial["toy"] not in kept]
+
+
 def _subject(old: Record, new: Record, most: float) -> Record:
     before, after = ({trial["toy"]: trial for trial in subject["trials"]} for subject in (old, new))
     toys = [toy for toy in before if toy in after]
@@ -54,14 +68,14 @@ def _subject(old: Record, new: Record, most: float) -> Record:
     found = change([pair[0] for pair in pairs.values()], [pair[1] for pair in pairs.values()])
     fell = _ORDER.index(new["verdict"]) > _ORDER.index(old["verdict"])
     return {
-        "subject": new["subject"],
+        "subject": str(new["subject"]),
         "status": "worse" if fell else _judged(found, most),
         "verdicts": [old["verdict"], new["verdict"]],
         "change": _record(found),
         "trials": [
             {
-                "toy": toy,
-                "tau": [trial["acceptance"] and trial["acceptance"]["tau"] for trial in (before[toy], after[toy])],
+                "toy": str(toy),
+                "tau": [_tau(trial) for trial in (before[toy], after[toy])],
                 "change": _record(change([first], [second])),
             }
             for toy, (first, second) in pairs.items()
@@ -81,6 +95,10 @@ def _emitted(trial: Record) -> Emitted:
         return {}
     rows = zip(found["shards"], found["tokens"], found["rounds"], strict=True)
     return {int(shard): (int(tokens), int(rounds)) for shard, tokens, rounds in rows}
+
+
+def _tau(trial: Record) -> float | None:
+    return None if trial["acceptance"] is None else float(trial["acceptance"]["tau"])
 
 
 def _record(found: Change | None) -> Record | None:

@@ -58,10 +58,14 @@ def gate(
     from verify.plan import Claims, planned, with_settings
     from verify.run import begun, run
 
-    unknown = set(toys or ()) - {trial.name for trial in BATTERY}
+    names = {trial.name for trial in BATTERY}
+    wanted = names if toys is None else set(toys)
+    if not wanted:
+        raise ValueError("no toys to sample on")
+    unknown = wanted - names
     if unknown:
         raise ValueError(f"no toy {sorted(unknown)[0]}; there are {', '.join(trial.name for trial in BATTERY)}")
-    chosen = [trial for trial in BATTERY if toys is None or trial.name in toys]
+    chosen = [trial for trial in BATTERY if trial.name in wanted]
     plan = planned(sampler, with_settings(chosen, config or {}), Claims(tv, alpha, beta), seed)
     progress = begun(plan)
     name = sampler if isinstance(sampler, str) else getattr(sampler, "__name__", "sampler")

@@ -146,7 +146,7 @@ def record_of(
     return {
         "schema": 2,
         "kind": "audit",
-        "verdict": verdict if finished else "interrupted",
+        "verdict": verdict if finished or bad else "interrupted",
         "complete": finished,
         "alpha": plan.alpha,
         "beta": beta,
@@ -157,6 +157,11 @@ def record_of(
         "impossible": lifetime.impossible,
         "first_impossible": lifetime.first_impossible or None,
         "tests": [vars(finding) for finding in found],
+        "e_value": _finite_exp(lifetime.eprocess.log_evidence),
+        "peak": _finite_exp(lifetime.eprocess.log_peak),
+        "pit": {lifetime.order.partition(" of ")[0] or "unstated": _histogram(lifetime.eprocess.counts)}
+        if lifetime.tokens
+        else None,
         "log10_e_value": lifetime.eprocess.log_evidence / math.log(10),
         "traces": done,
         "unfinished": [{"trace": seen.name, "rows": seen.rows} for seen in lifetime.seen if not seen.complete],
@@ -164,3 +169,14 @@ def record_of(
         "state": None if state is None else str(state),
         "seconds": round(seconds, 1),
     }
+
+
+def _finite_exp(log: float) -> float:
+    """e^log, at most 1e300: what a reader of the JSON can hold."""
+    return min(math.exp(min(log, 700)), 1e300)
+
+
+def _histogram(counts: tuple[int, ...]) -> list[int]:
+    """The counts in 16 bins that can be drawn."""
+    width = len(counts) // 16
+    return [sum(counts[first : first + width]) for first in range(0, len(counts), width)]

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from rheo.cli.options import Within
 from rheo.files import require_writable, write_text
 
 
@@ -16,7 +17,7 @@ from rheo.files import require_writable, write_text
 @click.argument("new", type=click.Path(path_type=Path))
 @click.option(
     "--max-drop",
-    type=click.FloatRange(0),
+    type=Within(0),
     default=0.01,
     show_default=True,
     help="The fall of tokens per round that fails, where its interval leaves no doubt that it is larger than 0.",
@@ -26,13 +27,15 @@ def compare(old: Path, new: Path, max_drop: float, json_path: Path | None) -> in
     """The paired change between two results of `rheo verify --sampler ... --json`, OLD and NEW.
 
     Ends with 1 if a verdict became worse, or tokens per round fell by more than --max-drop; 3 if the interval is too
-    wide to say that they did not.
+    wide to say that they did not, or NEW lacks a sampler or toy of OLD.
     """
     from reports.console_sampler import compare_table
     from verify.comparison import ComparisonError, compared
 
     if json_path is not None:
         require_writable(json_path)
+        if json_path.resolve() in (old.resolve(), new.resolve()):
+            raise click.UsageError(f"--json: {json_path} is also read")
     try:
         record = compared(_read(old), _read(new), max_drop)
     except ComparisonError as error:

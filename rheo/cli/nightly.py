@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from rheo.cli.options import SECONDS, SHARE
 from rheo.files import require_writable, write_text
 
 _BETWEEN_SAVES = 2.0  # seconds
@@ -19,10 +20,10 @@ _BETWEEN_SAVES = 2.0  # seconds
 @click.argument("sampler", metavar="SPEC")
 @click.argument("state", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--config", metavar="JSON", help="Settings for its factory, as JSON or a file of it; over the toys' own.")
-@click.option("--alpha", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=1e-9, show_default=True)
+@click.option("--alpha", type=SHARE, default=1e-9, show_default=True, help="False-alarm rate of the lifetime.")
 @click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, show_default=True, help="Of the whole lifetime.")
-@click.option("--time", "seconds", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True)
-@click.option("--patience", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True)
+@click.option("--time", "seconds", type=SECONDS, default=60.0, show_default=True, help="Seconds to sample for.")
+@click.option("--patience", type=SECONDS, default=60.0, show_default=True, help="Seconds until a sampler hangs.")
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write the result here.")
 def nightly(
     sampler: str,
@@ -57,11 +58,12 @@ def nightly(
     settings = settings_from(config)
     lifetime = begun(Plan(alpha, seed, None), state)
     whose = f"{ORDER} of {sampler} {json.dumps(settings, sort_keys=True)}"
-    if lifetime.order not in ("", whose):
-        raise click.ClickException(f"{state}: the lifetime of another: {lifetime.order}")
+    if lifetime.tokens and lifetime.order != whose:
+        raise click.ClickException(f"{state}: the lifetime of another: {lifetime.order or 'traces'}")
     lifetime = replace(lifetime, order=whose)
     workers, before, finished = os.cpu_count() or 1, lifetime.tokens, False
     started = saved = time.monotonic()
+    bad: list[str] = []
     try:
         with processes(workers) as executor, seconds_bar(seconds) as moved:
             trials = with_settings(BATTERY, settings)
@@ -73,11 +75,12 @@ def nightly(
                     saved = time.monotonic()
         finished = True
     except SamplerError as error:
+        bad.append(str(error))
         raise click.ClickException(str(error)) from None
     finally:  # also where it was interrupted
         save(state, lifetime)
         counted = [{"trace": sampler, "counted": lifetime.tokens - before, "audited_before": False}]
-        record = record_of(lifetime, 1e-6, finished, counted, [], state, time.monotonic() - started)
+        record = record_of(lifetime, 1e-6, finished, counted, bad, state, time.monotonic() - started)
         if json_path is not None:
             write_text(json_path, json.dumps(record, indent=1) + "\n")
     audit_table(record, on_stderr=json_path is not None)

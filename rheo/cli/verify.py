@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rheo.cli.options import SECONDS, SHARE
 from rheo.files import require_writable, write_text
 
 if TYPE_CHECKING:
     from verify.gate import Check
 
-_SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
-_SECONDS = click.FloatRange(0, min_open=True)
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -36,12 +35,12 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--sampler", metavar="SPEC", help="Judge this sampler: package.module:factory or path/file.py:factory.")
 @click.option("--config", metavar="JSON", help="Settings for its factory, as JSON or a file of it; over the toys' own.")
 @click.option("--toy", "toys", multiple=True, metavar="NAME", help="Only this toy of the battery; may be repeated.")
-@click.option("--tv", type=_SHARE, default=5e-3, show_default=True, help="The total variation that must be found.")
-@click.option("--alpha", type=_SHARE, default=1e-9, show_default=True, help="How likely a false alarm may be.")
-@click.option("--beta", type=_SHARE, default=1e-6, show_default=True, help="How likely a miss may be.")
+@click.option("--tv", type=SHARE, default=5e-3, show_default=True, help="The total variation that must be found.")
+@click.option("--alpha", type=SHARE, default=1e-9, show_default=True, help="How likely a false alarm may be.")
+@click.option("--beta", type=SHARE, default=1e-6, show_default=True, help="How likely a miss may be.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of all sampling.")
-@click.option("--time", "seconds", type=_SECONDS, default=60.0, show_default=True, help="Seconds to sample for.")
-@click.option("--patience", type=_SECONDS, default=60.0, show_default=True, help="Seconds until a sampler hangs.")
+@click.option("--time", "seconds", type=SECONDS, default=60.0, show_default=True, help="Seconds to sample for.")
+@click.option("--patience", type=SECONDS, default=60.0, show_default=True, help="Seconds until a sampler hangs.")
 @click.option("--jobs", type=click.IntRange(0), default=0, help="Processes, or shards at a time on a cluster.")
 @click.option("--dask", metavar="ADDRESS", help="A dask.distributed scheduler to sample on.")
 @click.option("--checkpoint", type=_FILE, help="Keep the progress here, and go on from it if it exists.")
