@@ -92,6 +92,17 @@ def test_without_rounds_a_gate_on_acceptance_concludes_nothing() -> None:
     assert compared(record("lossless", None), record("lossless", None), 0.01)["verdict"] == "inconclusive"
 
 
+def test_a_result_that_claims_less_or_was_stopped_concludes_nothing() -> None:
+    old, new = record("lossless", emitted(1, 0.4)), record("lossless", emitted(1, 0.4))
+    for result, tv in ((old, 0.005), (new, 0.02)):
+        result["subjects"][0]["claims"] = {"tv": tv, "alpha": 1e-9, "beta": 1e-6}
+    found = compared(old, new, 0.01)
+    assert (found["verdict"], found["missing"]) == ("inconclusive", ["s: tv 0.02 was 0.005"])
+    assert compared(new, old, 0.01)["verdict"] == "same or better"
+    stopped = compared(new, {**old, "complete": False}, 0.01)
+    assert (stopped["verdict"], stopped["missing"]) == ("inconclusive", ["NEW was not run to its end"])
+
+
 def test_results_without_a_common_toy_cannot_be_compared() -> None:
     first, second = record("lossless", emitted(1, 0.4)), record("lossless", emitted(1, 0.4))
     second["subjects"][0]["trials"][0]["toy"] = "another"

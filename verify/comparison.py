@@ -20,14 +20,16 @@ def compared(old: Record, new: Record, most: float) -> Record:
     """What became of OLD's subjects in NEW. most: the fall of tokens per round that is still accepted.
 
     "worse" where a verdict is worse, or the whole interval of a change lies below -most; "inconclusive" where only a
-    part of it does, rounds were not offered, or NEW lacks a subject or toy of OLD (then "missing" names them); else
-    "same or better". ComparisonError where no toy is in both.
+    part of it does, rounds were not offered, or NEW was stopped, claims less or lacks a subject or toy of OLD (then
+    "missing" names what); else "same or better". ComparisonError where no toy is in both.
     """
     try:
         pairs = list(_pairs(old["subjects"], new["subjects"]))
         subjects = [_subject(before, after, most) for before, after in pairs]
         missing = [str(before["subject"]) for before in old["subjects"] if all(before is not pair[0] for pair in pairs)]
         missing += [f"{after['subject']}: {toy}" for before, after in pairs for toy in _lost(before, after)]
+        missing += [f"{after['subject']}: {claim}" for before, after in pairs for claim in _weaker(before, after)]
+        missing += ["NEW was not run to its end"] if new.get("complete") is False else []
     except ComparisonError:
         raise
     except (LookupError, TypeError, AttributeError, ArithmeticError, ValueError) as error:
@@ -57,6 +59,16 @@ def _pairs(old: list[Record], new: list[Record]) -> Iterator[tuple[Record, Recor
 def _lost(old: Record, new: Record) -> list[str]:
     kept = {trial["toy"] for trial in new["trials"]}
     return [str(trial["toy"]) for trial in old["trials"] if trial["toy"] not in kept]
+
+
+def _weaker(old: Record, new: Record) -> list[str]:
+    """What NEW claims less of: a larger deviation may stay unseen, or a miss is likelier."""
+    before, after = old.get("claims", {}), new.get("claims", {})
+    return [f"{name} {after[name]:g} was {before[name]:g}" for name in ("tv", "beta") if _exceeds(before, after, name)]
+
+
+def _exceeds(before: Record, after: Record, name: str) -> bool:
+    return name in before and name in after and after[name] > before[name]
 
 
 def _subject(old: Record, new: Record, most: float) -> Record:
