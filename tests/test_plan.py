@@ -68,6 +68,17 @@ def test_the_planned_samples_find_what_the_claims_say(claims: Claims) -> None:
         assert detectable(law, sizes[-1] // 2, share, claims.beta) > claims.tv
 
 
+def test_a_law_whose_least_cell_expects_just_enough_is_tested_as_planned() -> None:
+    for weights in ((1, 21), (1, 3, 6, 14)):
+        trial = Trial("edge", Toy(len(weights), Table(weights, {}), Table(weights, {})), 2)
+        plan = planned(samplers.right, (trial,), Claims(), 0)
+        (law,), samples = plan.laws, plan.sizes[0][-1]
+        counts = np.random.default_rng(0).multinomial(samples, law / law.sum())
+        (evidence,) = joint_tests(replace(empty(trial), cells=counts), law)
+        assert evidence.test == "chi-square"
+        assert detectable(law, samples, 1e-10, 1e-6) <= 5.1e-3
+
+
 def test_a_law_of_one_sequence_needs_the_samples_that_meet_another_with_the_wanted_probability() -> None:
     claims = Claims(tv=0.01, beta=1e-3)
     n = needed(np.array([0.0, 1.0]), claims)

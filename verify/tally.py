@@ -74,7 +74,7 @@ def look_at(plan: Plan, tallies: Sequence[Tally], look: int) -> list[Ruling]:
 
 def joint_tests(tally: Tally, law: Law) -> list[Evidence]:
     """Chi-square where every possible cell expects enough samples, else the total-variation gate."""
-    full = tally.samples * law[law > 0].min() >= LEAST_EXPECTED
+    full = tally.samples * law[law > 0].min() / law.sum() >= LEAST_EXPECTED
     return [(chi_square if full else tv_gate)(tally.cells, law)]
 
 
