@@ -42,6 +42,20 @@ def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
     assert missed < 400 * (1 - CONFIDENCE) + 10
 
 
+def test_intervals_cover_the_truth_where_shards_differ_as_much_as_those_of_a_run() -> None:
+    sizes = np.array([512, 3_584, 28_672, 65_536, 2_081])
+    generator = np.random.default_rng(0)
+    missed = [0, 0]
+    for _ in range(2_000):
+        old, new = (dict(enumerate(zip(sizes + generator.binomial(sizes, 0.4), sizes, strict=True))) for _ in "ab")
+        run, changed = estimate(old), change([old], [new])
+        assert run is not None
+        assert changed is not None
+        missed[0] += not run.low <= 1.4 <= run.high
+        missed[1] += not changed.low <= 0 <= changed.high
+    assert max(missed) <= 40  # of 2,000 at 1%: more with probability < 2e-5
+
+
 def test_intervals_of_unpaired_noise_are_wider_than_those_of_pairs() -> None:
     old = emitted(1, 0.40)
     paired, apart = change([old], [emitted(1, 0.41)]), change([old], [emitted(2, 0.41)])
