@@ -128,6 +128,22 @@ def test_the_command_prints_a_table_and_ends_with_the_verdicts_status(rheo: Rheo
 
 
 @pytest.mark.parametrize(
+    ("key", "value"), [("verdict", "great"), ("tokens", ["a"] * 12), ("tokens", [1]), ("tokens", [float("inf")] * 12)]
+)
+def test_a_result_with_a_wrong_value_is_bad_input_in_one_line(
+    rheo: Rheo, tmp_path: Path, key: str, value: object
+) -> None:
+    good, bad = tmp_path / "good.json", tmp_path / "bad.json"
+    written = record("lossless", emitted(1, 0.4))
+    good.write_text(json.dumps(written))
+    subject = written["subjects"][0]
+    (subject if key in subject else subject["trials"][0]["acceptance"])[key] = value
+    bad.write_text(json.dumps(written))
+    status, out, err = rheo("compare", good, bad)
+    assert (status, out, err.count("\n")) == (2, "", 1), err
+
+
+@pytest.mark.parametrize(
     "text",
     ["", "{", "[]", "{}", '{"schema": 1, "subjects": []}', '{"schema": 2, "subjects": [{"subject": 1}]}', "null"],
 )

@@ -24,7 +24,9 @@ def compared(old: Record, new: Record, most: float) -> Record:
     """
     try:
         subjects = [_subject(before, after, most) for before, after in _pairs(old["subjects"], new["subjects"])]
-    except (KeyError, TypeError, AttributeError, IndexError, ZeroDivisionError) as error:
+    except ComparisonError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, ArithmeticError) as error:
         raise ComparisonError(
             f"not what `rheo verify --sampler --json` writes: {type(error).__name__}: {error}"
         ) from None
