@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from verify.battery import BATTERY, Trial
 from verify.executors import Here
 from verify.findings import record, verdict
 from verify.goodness import Evidence
+from verify.joint import Toy as ToyProtocol
 from verify.joint import joint_law
 from verify.plan import MOST_CELLS, Claims, Plan, detectable, needed, planned, shards_of
 from verify.run import Progress, begun, run
-from verify.subjects import reference
+from verify.subjects import Subject, reference
 from verify.tally import added, empty, independence_tests, joint_tests, look_at
 from verify.toys import Table, Toy
 
@@ -135,12 +138,31 @@ def test_randomness_that_is_not_fresh_and_tokens_that_cannot_be_are_found_and_na
     assert record(plan, last, "wrong")["guess"]
 
 
+def token_by_token(settings: dict[str, Any]) -> Subject:
+    """A right sampler whose generator starts anew at every call, drawing first all first tokens, then all second."""
+
+    class Seedless:
+        def sample(self, toy: ToyProtocol, length: int, count: int, seed: int) -> NDArray[np.int64]:
+            generator = np.random.default_rng(7)
+            p = toy.p(np.zeros((1, 0), dtype=np.int64))[0]
+            return np.stack([generator.choice(len(p), count, p=p / p.sum()) for _ in range(length)], axis=1)
+
+    return Seedless()
+
+
+def test_a_seed_that_is_not_used_shows_between_shards_of_different_sizes() -> None:
+    plan = planned(token_by_token, [BY_NAME["reversed"]], Claims(tv=0.02), 0)
+    assert len({shard.count for look in range(plan.looks) for shard in shards_of(plan, look)}) == 5
+    tests = {test.evidence.test for test in carried_out(plan).tests if test.rejected}
+    assert tests == {"repeated shards"}
+
+
 def test_two_shards_that_must_be_the_same_are_no_evidence() -> None:
     toy = Toy(2, Table((1, 0), {}), Table((1, 1), {}))
     plan = planned(samplers.right, [Trial("certain", toy, 2, {})], Claims(), 0)
     last = carried_out(plan)
     assert verdict(plan, last) == "lossless"
-    assert independence_tests(last.tallies[0], plan.laws[0])[1].p_value == 1
+    assert independence_tests(last.tallies[0], plan.laws[0], 2)[1].p_value == 1
 
 
 def test_no_test_is_left_out_at_its_look() -> None:
