@@ -97,13 +97,13 @@ def test_a_malformed_sampler_is_bad_input_in_one_line(
     assert (status, out, err.count("\n")) == (2, "", 1), (status, err)
 
 
-class Unsayable(Exception):
+class UnsayableError(Exception):
     def __str__(self) -> str:
         raise RuntimeError
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("error", [SystemExit(0), SystemExit("gone"), GeneratorExit(), Unsayable()], ids=repr)
+@pytest.mark.parametrize("error", [SystemExit(0), SystemExit("gone"), GeneratorExit(), UnsayableError()], ids=repr)
 @pytest.mark.parametrize("where", ["factory", "sample"])
 def test_whatever_a_samplers_own_code_raises_is_bad_input_in_one_line(
     rheo: Rheo, monkeypatch: pytest.MonkeyPatch, error: BaseException, where: str

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from verify.joint import Toy
 from verify.subjects import Factory, Subject
 
-
 # What a sampler's own code may raise. An interrupt is the user's.
 _RAISED = (Exception, SystemExit, GeneratorExit)
 
