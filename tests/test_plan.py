@@ -211,3 +211,9 @@ def test_holm_runs_over_the_trials_of_a_family() -> None:
     swapped = tallies[0].cells[::-1].copy()
     tests = look_at(plan, [replace(tallies[0], cells=swapped), *tallies[1:]], plan.looks - 1)
     assert [t.trial for t in tests if t.rejected and t.family == "joint"] == [0]
+
+
+def test_a_toy_of_one_token_has_a_record() -> None:
+    plan = planned(samplers.right, [Trial("one", Toy(1, Table((1,), {}), Table((1,), {})), 2, {})], Claims(tv=0.1), 0)
+    (trial,) = record(plan, carried_out(plan), "right")["trials"]
+    assert trial["worst_cell"]["sequence"] == [0, 0]
