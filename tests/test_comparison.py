@@ -42,6 +42,20 @@ def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
     assert missed < 400 * (1 - CONFIDENCE) + 10
 
 
+def test_intervals_cover_the_truth_where_shards_differ_as_much_as_those_of_a_run() -> None:
+    sizes = np.array([512, 3_584, 28_672, 65_536, 2_081])
+    generator = np.random.default_rng(0)
+    missed = [0, 0]
+    for _ in range(2_000):
+        old, new = (dict(enumerate(zip(sizes + generator.binomial(sizes, 0.4), sizes, strict=True))) for _ in "ab")
+        run, changed = estimate(old), change([old], [new])
+        assert run is not None
+        assert changed is not None
+        missed[0] += not run.low <= 1.4 <= run.high
+        missed[1] += not changed.low <= 0 <= changed.high
+    assert max(missed) <= 40  # of 2,000 at 1%: more with probability < 2e-5
+
+
 def test_intervals_of_unpaired_noise_are_wider_than_those_of_pairs() -> None:
     old = emitted(1, 0.40)
     paired, apart = change([old], [emitted(1, 0.41)]), change([old], [emitted(2, 0.41)])
@@ -122,6 +136,22 @@ def test_the_command_prints_a_table_and_ends_with_the_verdicts_status(rheo: Rheo
     assert status == 1
     written = json.loads((tmp_path / "change.json").read_text())
     assert written["subjects"][0]["change"]["mean"] == pytest.approx(-0.1, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("verdict", "great"), ("tokens", ["a"] * 12), ("tokens", [1]), ("tokens", [float("inf")] * 12)]
+)
+def test_a_result_with_a_wrong_value_is_bad_input_in_one_line(
+    rheo: Rheo, tmp_path: Path, key: str, value: object
+) -> None:
+    good, bad = tmp_path / "good.json", tmp_path / "bad.json"
+    written = record("lossless", emitted(1, 0.4))
+    good.write_text(json.dumps(written))
+    subject = written["subjects"][0]
+    (subject if key in subject else subject["trials"][0]["acceptance"])[key] = value
+    bad.write_text(json.dumps(written))
+    status, out, err = rheo("compare", good, bad)
+    assert (status, out, err.count("\n")) == (2, "", 1), err
 
 
 @pytest.mark.parametrize(

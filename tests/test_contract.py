@@ -95,3 +95,29 @@ def test_a_malformed_sampler_is_bad_input_in_one_line(
     monkeypatch.setattr(samplers, "malformed", lambda settings: Malformed(), raising=False)
     status, out, err = rheo("verify", "--sampler", "tests.samplers:malformed")
     assert (status, out, err.count("\n")) == (2, "", 1), (status, err)
+
+
+class UnsayableError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("error", [SystemExit(0), SystemExit("gone"), GeneratorExit(), UnsayableError()], ids=repr)
+@pytest.mark.parametrize("where", ["factory", "sample"])
+def test_whatever_a_samplers_own_code_raises_is_bad_input_in_one_line(
+    rheo: Rheo, monkeypatch: pytest.MonkeyPatch, error: BaseException, where: str
+) -> None:
+    class Raising:
+        def __init__(self, settings: dict[str, Any]) -> None:
+            if where == "factory":
+                raise error
+
+        def sample(self, toy: Any, length: int, count: int, seed: int) -> Any:
+            raise error
+
+    name = f"raising_{where}_{type(error).__name__}_{'_'.join(map(str, error.args))}"  # a process makes each once
+    monkeypatch.setattr(samplers, name, Raising, raising=False)
+    status, out, err = rheo("verify", "--sampler", f"tests.samplers:{name}")
+    assert (status, out, err.count("\n")) == (2, "", 1), (status, err)
+    assert type(error).__name__ in err

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from verify.battery import BATTERY, Trial
 from verify.executors import Here
 from verify.findings import record, verdict
 from verify.goodness import Evidence
+from verify.joint import Toy as ToyProtocol
 from verify.joint import joint_law
 from verify.plan import MOST_CELLS, Claims, Plan, detectable, needed, planned, shards_of
 from verify.run import Progress, begun, run
-from verify.subjects import reference
+from verify.subjects import Subject, reference
 from verify.tally import added, empty, independence_tests, joint_tests, look_at
 from verify.toys import Table, Toy
 
@@ -66,6 +69,17 @@ def test_the_planned_samples_find_what_the_claims_say(claims: Claims) -> None:
         share = plan.alpha("joint", plan.looks - 1) / len(BATTERY)
         assert detectable(law, sizes[-1], share, claims.beta) <= claims.tv * 1.001
         assert detectable(law, sizes[-1] // 2, share, claims.beta) > claims.tv
+
+
+def test_a_law_whose_least_cell_expects_just_enough_is_tested_as_planned() -> None:
+    for weights in ((1, 21), (1, 3, 6, 14)):
+        trial = Trial("edge", Toy(len(weights), Table(weights, {}), Table(weights, {})), 2)
+        plan = planned(samplers.right, (trial,), Claims(), 0)
+        (law,), samples = plan.laws, plan.sizes[0][-1]
+        counts = np.random.default_rng(0).multinomial(samples, law / law.sum())
+        (evidence,) = joint_tests(replace(empty(trial), cells=counts), law)
+        assert evidence.test == "chi-square"
+        assert detectable(law, samples, 1e-10, 1e-6) <= 5.1e-3
 
 
 def test_a_law_of_one_sequence_needs_the_samples_that_meet_another_with_the_wanted_probability() -> None:
@@ -124,12 +138,31 @@ def test_randomness_that_is_not_fresh_and_tokens_that_cannot_be_are_found_and_na
     assert record(plan, last, "wrong")["guess"]
 
 
+def token_by_token(settings: dict[str, Any]) -> Subject:
+    """A right sampler whose generator starts anew at every call, drawing first all first tokens, then all second."""
+
+    class Seedless:
+        def sample(self, toy: ToyProtocol, length: int, count: int, seed: int) -> NDArray[np.int64]:
+            generator = np.random.default_rng(7)
+            p = toy.p(np.zeros((1, 0), dtype=np.int64))[0]
+            return np.stack([generator.choice(len(p), count, p=p / p.sum()) for _ in range(length)], axis=1)
+
+    return Seedless()
+
+
+def test_a_seed_that_is_not_used_shows_between_shards_of_different_sizes() -> None:
+    plan = planned(token_by_token, [BY_NAME["reversed"]], Claims(tv=0.02), 0)
+    assert len({shard.count for look in range(plan.looks) for shard in shards_of(plan, look)}) == 5
+    tests = {test.evidence.test for test in carried_out(plan).tests if test.rejected}
+    assert tests == {"repeated shards"}
+
+
 def test_two_shards_that_must_be_the_same_are_no_evidence() -> None:
     toy = Toy(2, Table((1, 0), {}), Table((1, 1), {}))
     plan = planned(samplers.right, [Trial("certain", toy, 2, {})], Claims(), 0)
     last = carried_out(plan)
     assert verdict(plan, last) == "lossless"
-    assert independence_tests(last.tallies[0], plan.laws[0])[1].p_value == 1
+    assert independence_tests(last.tallies[0], plan.laws[0], 2)[1].p_value == 1
 
 
 def test_no_test_is_left_out_at_its_look() -> None:
@@ -178,3 +211,9 @@ def test_holm_runs_over_the_trials_of_a_family() -> None:
     swapped = tallies[0].cells[::-1].copy()
     tests = look_at(plan, [replace(tallies[0], cells=swapped), *tallies[1:]], plan.looks - 1)
     assert [t.trial for t in tests if t.rejected and t.family == "joint"] == [0]
+
+
+def test_a_toy_of_one_token_has_a_record() -> None:
+    plan = planned(samplers.right, [Trial("one", Toy(1, Table((1,), {}), Table((1,), {})), 2, {})], Claims(tv=0.1), 0)
+    (trial,) = record(plan, carried_out(plan), "right")["trials"]
+    assert trial["worst_cell"]["sequence"] == [0, 0]

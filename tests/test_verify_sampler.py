@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import Rheo
-from verify import checkpoint
+from verify import checkpoint, replay
 from verify.battery import BATTERY
 from verify.executors import Here, cluster, processes
 from verify.plan import Claims, planned
@@ -54,6 +54,28 @@ def test_a_lossy_sampler_is_found_and_its_replay_finds_it_again(rheo: Rheo, tmp_
     # Another sampler may be put in the lossy one's place, as when it has been mended.
     status, _, _ = rheo("verify", "--replay", path, "--sampler", "verify.subjects:torch_sampler", "--config", "{}")
     assert status == 0
+
+
+@pytest.mark.usefixtures("here")
+def test_a_verdict_is_not_lost_where_its_replay_cannot_be_saved(rheo: Rheo, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    arguments = ("verify", "--sampler", f"{SAMPLERS}:right", *LOOSE, "--config", '{"dial": 0.2}')
+    status, _, err = rheo(*arguments, "--failures", tmp_path / "file" / "in", "--json", tmp_path / "result.json")
+    assert status == 1
+    assert "rheo: --failures:" in err
+    assert json.loads((tmp_path / "result.json").read_text())["verdict"] == "lossy"
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("sizes", []), ("sizes", [0]), ("sizes", [-5]), ("sizes", [10, 5]), ("seed", -1), ("seed", 1e999), ("length", 0)],
+)
+def test_a_replay_that_would_sample_nothing_is_bad_input(rheo: Rheo, tmp_path: Path, key: str, value: object) -> None:
+    path = replay.save(planned(f"{SAMPLERS}:right", BATTERY[:1], Claims(tv=0.2), 0), 0, 2, tmp_path)
+    path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
+    status, out, err = rheo("verify", "--replay", path)
+    assert (status, out, err.count("\n")) == (2, "", 1), err
 
 
 @pytest.mark.usefixtures("here")
@@ -106,6 +128,8 @@ def test_a_sampler_that_cannot_be_had_is_bad_input_in_one_line(rheo: Rheo, spec:
         ("--config", "missing.json"),
         ("--config", '{"temperature": "warm"}'),
         ("--config", '{"temperature": "1/0"}'),
+        ("--config", '{"temperature": null}'),
+        ("--config", '{"temperature": 1e400}'),
         ("--replay", "missing.json"),
         ("--replay", str(ROOT / "tox.ini")),
         ("--replay", str(ROOT / "verify" / "data" / "toys" / "ties.json")),

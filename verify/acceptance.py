@@ -51,7 +51,7 @@ def estimate(emitted: Emitted) -> Tau | None:
         return None
     shards = sorted(emitted)
     tau = _ratio(emitted, shards)
-    half = _half_width(_influence(emitted, shards))
+    half = _half_width(_influence(emitted, shards), _shares(emitted, shards))
     return Tau(tau, tau - half, tau + half, dict(emitted))
 
 
@@ -66,7 +66,8 @@ def change(old: list[Emitted], new: list[Emitted]) -> Change | None:
         shards = sorted(before.keys() & after.keys())
         if shards:
             differences.append(_ratio(after, shards) - _ratio(before, shards))
-            halves.append(_half_width(_influence(after, shards) - _influence(before, shards)))
+            shares = (_shares(after, shards) + _shares(before, shards)) / 2
+            halves.append(_half_width(_influence(after, shards) - _influence(before, shards), shares))
     if not differences:
         return None
     mean, half = float(np.mean(differences)), math.hypot(*halves) / len(halves)
@@ -83,9 +84,21 @@ def _influence(emitted: Emitted, shards: list[int]) -> np.ndarray[tuple[int], np
     return np.asarray((tokens - tokens.sum() / rounds.sum() * rounds) / rounds.sum())
 
 
-def _half_width(influence: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
-    """Half the confidence interval of a sum of independent errors; infinite for fewer than two."""
+def _shares(emitted: Emitted, shards: list[int]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """The share of all rounds that each shard has."""
+    rounds = np.array([emitted[i][1] for i in shards], dtype=np.float64)
+    return np.asarray(rounds / rounds.sum())
+
+
+def _half_width(
+    influence: np.ndarray[tuple[int], np.dtype[np.float64]], shares: np.ndarray[tuple[int], np.dtype[np.float64]]
+) -> float:
+    """Half the confidence interval of a sum of independent errors; infinite for fewer than two.
+
+    The variance of an error grows with its shard. Shards differ much in size: without their shares a few large ones
+    would decide alone, with fewer degrees of freedom than are counted.
+    """
     n = len(influence)
     if n < 2:
         return math.inf
-    return float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1) * math.sqrt(n / (n - 1) * (influence**2).sum()))
+    return float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1) * math.sqrt((influence**2 / shares).sum() / (n - 1)))

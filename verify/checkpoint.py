@@ -68,7 +68,7 @@ def load(path: Path, plan: Plan) -> Progress:
         return Progress(int(record["looks"]), tallies, tests, float(record["seconds"]))
     except CheckpointError:
         raise
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise CheckpointError(f"{path}: no checkpoint: {type(error).__name__}: {error}") from None
 
 

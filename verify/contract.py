@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 from verify.joint import Toy
 from verify.subjects import Factory, Subject
 
+# What a sampler's own code may raise. An interrupt is the user's.
+_RAISED = (Exception, SystemExit, GeneratorExit)
+
 
 class SamplerError(Exception):
     """A sampler that cannot be judged: it cannot be loaded, raises, hangs, or returns something else than it must."""
@@ -56,7 +59,7 @@ def load(spec: str) -> Factory:
         module = _from_file(Path(where)) if where.endswith(".py") else importlib.import_module(where)
     except FileNotFoundError:
         raise SamplerError(f"{spec}: no file {where}") from None
-    except Exception as error:  # importing runs whatever the module holds
+    except _RAISED as error:  # importing runs whatever the module holds
         raise SamplerError(f"{spec}: cannot be imported: {said(error)}") from error
     factory: Factory | None = getattr(module, name, None)
     if not callable(factory):
@@ -85,7 +88,7 @@ def made(factory: Factory, settings: dict[str, Any], name: str) -> Subject:
     """The subject that a factory makes of settings. SamplerError if it raises or makes something else."""
     try:
         subject = factory(dict(settings))
-    except Exception as error:
+    except _RAISED as error:
         raise SamplerError(f"{name}: the factory raised {said(error)}") from error
     if not callable(getattr(subject, "sample", None)):
         raise SamplerError(f"{name}: the factory returned {type(subject).__name__}, which has no method sample")
@@ -105,7 +108,7 @@ def draw(subject: Subject, toy: Toy, length: int, count: int, seed: int, name: s
     offers = callable(getattr(subject, "rounds", None))
     try:
         answer = (subject.rounds if offers else subject.sample)(shown(toy), length, count, seed)  # type: ignore[attr-defined]
-    except Exception as error:
+    except _RAISED as error:
         raise SamplerError(f"{name}: raised {said(error)}") from error
     if not offers:
         return Drawn(_samples(answer, toy.vocab, length, count, f"{name}: sample"), None)
@@ -146,5 +149,8 @@ def _integers(answer: object, name: str) -> NDArray[np.int64]:
 
 def said(error: BaseException) -> str:
     """An error in one line."""
-    text = " ".join(str(error).split())
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # the message is the sampler's own code too
+        text = ""
     return f"{type(error).__name__}: {text}"[:300] if text else type(error).__name__

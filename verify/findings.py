@@ -125,7 +125,9 @@ def worst_cell(plan: Plan, progress: Progress, place: int) -> dict[str, Any]:
     n = tally.samples
     with np.errstate(divide="ignore", invalid="ignore"):
         deviation = np.abs(tally.cells - n * law) / np.sqrt(n * law * (1 - law))
-    cell = int(np.nanargmax(np.where(law > 0, deviation, np.where(tally.cells > 0, math.inf, 0.0))))
+    impossible = np.where(tally.cells > 0, math.inf, 0.0)
+    # What must be, or hardly can be otherwise, has no spread to compare with.
+    cell = int(np.argmax(np.where(law > 0, np.nan_to_num(deviation, posinf=math.inf), impossible)))
     p_value = stats.binomtest(int(tally.cells[cell]), n, min(1.0, float(law[cell]))).pvalue
     return {
         "sequence": [int(x) for x in np.unravel_index(cell, (trial.toy.vocab,) * trial.length)],

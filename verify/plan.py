@@ -106,7 +106,7 @@ def needed(law: Law, claims: Claims) -> int:
     if len(possible) < 2:  # every deviation is a sequence that cannot be
         return math.ceil(math.log(claims.beta) / math.log1p(-claims.tv))
     gate = tv_gate_samples(claims.tv, claims.alpha, claims.beta, len(possible))
-    full = math.ceil(LEAST_EXPECTED / float(possible.min()))
+    full = math.ceil(LEAST_EXPECTED / float(possible.min())) + 1  # rounding must not leave a cell just short
     return min(gate, max(full, chi_square_samples(claims.tv, claims.alpha, claims.beta, len(possible))))
 
 

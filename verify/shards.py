@@ -70,7 +70,7 @@ class Pit:
 class Counts:
     """What a shard counted. place, number: its own. cells: int64 [k]. pairs: int64 [k, k], of disjoint neighbours.
 
-    digest: of the samples themselves. tokens, rounds: emitted in all and in how many rounds, 0 where not offered.
+    digest: of the first samples. tokens, rounds: emitted in all and in how many rounds, 0 where not offered.
     pit: by order; only of a trial's first shard, so that how many tokens are tested is fixed beforehand.
     """
 
@@ -109,7 +109,9 @@ def count(shard: Shard) -> Counts:
 
 
 def _digest(samples: NDArray[np.int64]) -> str:
-    return hashlib.blake2b(np.ascontiguousarray(samples).tobytes(), digest_size=16).hexdigest()
+    """Of the first tokens of the first rows: all that shards of different sizes share where a seed is not used."""
+    first = samples[:LEAST_DIGESTED]
+    return hashlib.blake2b(np.ascontiguousarray(first[:, 0]).tobytes(), digest_size=16).hexdigest()
 
 
 def pits(shard: Shard, drawn: Drawn) -> dict[str, Pit]:

@@ -66,28 +66,30 @@ def look_at(plan: Plan, tallies: Sequence[Tally], look: int) -> list[Ruling]:
     for family, tests in {"joint": joint_tests, "independence": independence_tests, "pit": pit_tests}.items():
         alpha = plan.alpha(family, look)
         if alpha > 0:
-            each = [(i, e) for i, tally in enumerate(tallies) for e in tests(tally, plan.laws[i])]
+            vocab = [trial.toy.vocab for trial in plan.trials]
+            each = [(i, e) for i, tally in enumerate(tallies) for e in tests(tally, plan.laws[i], vocab[i])]
             rejected = holm([evidence.p_value for _, evidence in each], alpha)
             found += [Ruling(i, family, look, e, alpha, r) for (i, e), r in zip(each, rejected, strict=True)]
     return found
 
 
-def joint_tests(tally: Tally, law: Law) -> list[Evidence]:
+def joint_tests(tally: Tally, law: Law, vocab: int = 0) -> list[Evidence]:
     """Chi-square where every possible cell expects enough samples, else the total-variation gate."""
-    full = tally.samples * law[law > 0].min() >= LEAST_EXPECTED
+    full = tally.samples * law[law > 0].min() / law.sum() >= LEAST_EXPECTED
     return [(chi_square if full else tv_gate)(tally.cells, law)]
 
 
-def independence_tests(tally: Tally, law: Law) -> list[Evidence]:
-    """Neighbouring rows against the square of the law, and whether shards of different seeds are the same."""
+def independence_tests(tally: Tally, law: Law, vocab: int) -> list[Evidence]:
+    """Neighbouring rows against the square of the law, and whether shards of different seeds begin the same."""
     shards = len(tally.digests)
     repeated = shards - len(set(tally.digests.values()))
-    # Two shards of n independent sequences are the same with probability (sum of p^2)^n <= (max p)^n.
-    chance = shards**2 * float(law.max()) ** LEAST_DIGESTED
+    # n independent first tokens are the same in two shards with probability (sum of p^2)^n.
+    first = law.reshape(vocab, -1).sum(axis=1)
+    chance = shards**2 * min(1.0, float((first**2).sum())) ** LEAST_DIGESTED
     same = Evidence("repeated shards", float(repeated), min(1.0, chance) if repeated else 1.0, tally.samples)
     return [*([neighbours_independent(tally.pairs, law)] if tally.pairs.any() else []), same]
 
 
-def pit_tests(tally: Tally, law: Law) -> list[Evidence]:
+def pit_tests(tally: Tally, law: Law, vocab: int) -> list[Evidence]:
     """Kolmogorov's test of the randomised PIT of the first shard, one an order."""
     return [Evidence(f"Kolmogorov by {name}", p.statistic, p.p_value, p.tokens) for name, p in tally.pit.items()]

@@ -127,9 +127,12 @@ def _record(request: Request, plan: Plan, progress: Progress, complete: bool) ->
     again = []
     worst = findings.worst_test(progress)
     if worst is not None:
-        path = replay.save(plan, worst.trial, progress.looks, request.failures)
-        command = f"rheo verify --replay {shlex.quote(str(path))}"
-        again = [{"case": plan.trials[worst.trial].name, "status": "lossy", "command": command}]
+        try:
+            path = replay.save(plan, worst.trial, progress.looks, request.failures)
+            command = f"rheo verify --replay {shlex.quote(str(path))}"
+            again = [{"case": plan.trials[worst.trial].name, "status": "lossy", "command": command}]
+        except OSError as error:  # the verdict matters more than its replay
+            click.echo(f"rheo: --failures: {error.filename}: {error.strerror}", err=True)
     return {
         "schema": 2,
         "kind": "sampler",
@@ -161,7 +164,7 @@ def _plan(request: Request) -> Plan:
         return planned(request.sampler, with_settings(trials, request.settings), claims, request.seed)
     except CaseError as error:
         raise click.ClickException(str(error)) from None
-    except (ValueError, ZeroDivisionError) as error:
+    except (ValueError, TypeError, ArithmeticError) as error:
         raise click.ClickException(f"verify: {error}") from None
 
 
