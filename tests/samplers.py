@@ -56,6 +56,21 @@ class Wrong(Direct):
         samples = Direct.sample(self, toy, length, count, 5 if self.how == "seedless" else seed)
         if self.how == "shares":
             samples[1::2] = samples[: len(samples) // 2 * 2 : 2]
+        half = len(samples) // 2
+        if self.how == "offset":
+            samples[2::2] = samples[1 : len(samples) - 1 : 2]
+        if self.how == "two-apart":
+            fours = samples[: len(samples) // 4 * 4].reshape(-1, 4, length)
+            fours[:, 2:] = fours[:, :2]
+        if self.how == "tiled":
+            samples[half : 2 * half] = samples[:half]
+        if self.how == "mirrored":
+            samples[::-1][:half] = samples[:half]
+        if self.how == "even":  # as many of each sequence as expected, in any order
+            law = joint_law(toy, self.temperature, length)
+            edges = (np.arange(count) + np.random.default_rng(seed).random()) / count
+            cells = np.random.default_rng(seed).permutation(np.searchsorted(np.cumsum(law)[:-1], edges, side="right"))
+            samples = np.stack(np.unravel_index(cells, (toy.vocab,) * length), axis=1)
         if self.how == "impossible":
             samples[:4] = toy.vocab - 1
         if self.how == "talks":

@@ -52,7 +52,7 @@ def test_a_lossy_sampler_is_found_and_its_replay_finds_it_again(rheo: Rheo, tmp_
     (before,), (after,) = first["subjects"][0]["trials"], second["subjects"][0]["trials"]
     assert before["worst_cell"] == after["worst_cell"]
     # Another sampler may be put in the lossy one's place, as when it has been mended.
-    status, _, _ = rheo("verify", "--replay", path, "--sampler", "verify.subjects:torch_sampler", "--config", "{}")
+    status, _, _ = rheo("verify", "--replay", path, "--sampler", "verify.subjects:torch_sampler")
     assert status == 0
 
 

@@ -17,7 +17,7 @@ from verify.run import Progress
 from verify.shards import Pit
 from verify.tally import Ruling, Tally
 
-_VERSION = 1
+_VERSION = 2
 
 
 class CheckpointError(ValueError):
@@ -86,7 +86,7 @@ def _tally(record: dict[str, Any], k: int) -> Tally:
     pits = {name: Pit(**{**p, "histogram": tuple(p["histogram"])}) for name, p in record["pit"].items()}
     return Tally(
         cells=np.array(record["cells"], dtype=np.int64).reshape(k),
-        pairs=np.array(record["pairs"], dtype=np.int64).reshape(k, k),
+        pairs=np.array(record["pairs"], dtype=np.int64).reshape(-1, k, k),
         digests={int(number): str(digest) for number, digest in record["digests"].items()},
         emitted={int(number): (int(tokens), int(rounds)) for number, (tokens, rounds) in record["emitted"].items()},
         pit=pits,

@@ -103,9 +103,12 @@ class Drawn:
     emitted: NDArray[np.int64] | None
 
 
-def draw(subject: Subject, toy: Toy, length: int, count: int, seed: int, name: str) -> Drawn:
-    """Samples of a subject, with those of its rounds where it offers them. SamplerError if it breaks the protocol."""
-    offers = callable(getattr(subject, "rounds", None))
+def draw(subject: Subject, toy: Toy, length: int, count: int, seed: int, name: str, with_rounds: bool = True) -> Drawn:
+    """Samples of a subject, with those of its rounds where they are wanted and it offers them.
+
+    SamplerError if it breaks the protocol.
+    """
+    offers = with_rounds and callable(getattr(subject, "rounds", None))
     try:
         answer = (subject.rounds if offers else subject.sample)(shown(toy), length, count, seed)  # type: ignore[attr-defined]
     except _RAISED as error:
@@ -140,7 +143,7 @@ def _integers(answer: object, name: str) -> NDArray[np.int64]:
         array = np.asarray(answer)
     except Exception as error:  # ragged lists, tensors of other devices
         raise SamplerError(f"{name} returned {type(answer).__name__}, which is no array: {said(error)}") from error
-    if not np.issubdtype(array.dtype, np.integer):
+    if array.dtype.kind not in "iu":
         raise SamplerError(f"{name} returned dtype {array.dtype}, must be an integer one")
     if array.size and array.max() > np.iinfo(np.int64).max:
         raise SamplerError(f"{name} returned {array.max()}, which does not fit into 64 bits")

@@ -7,6 +7,7 @@ any number of samples: the chi-square tail is far off where alpha is tiny and ce
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -112,19 +113,47 @@ def independent_rows(cells: NDArray[np.integer], law: Law) -> Evidence:
 
     cells: int [n], the cell of each sample in the order drawn. A batch whose rows share randomness fails.
     """
-    return neighbours_independent(pairs_of(cells, len(law)), law)
+    return pairs_independent(pairs_of(cells, len(law))[0], law, "neighbours")
+
+
+def _fours(cells: NDArray[np.integer]) -> NDArray[np.integer]:
+    return cells[: len(cells) // 4 * 4].reshape(-1, 4)
+
+
+# The rows that are held against each other: of each pairing, no row is in two pairs.
+PAIRINGS: dict[str, Callable[[NDArray[np.integer]], tuple[NDArray[np.integer], NDArray[np.integer]]]] = {
+    "neighbours": lambda c: (c[: len(c) // 2 * 2 : 2], c[1::2]),
+    "neighbours from the second": lambda c: (c[1 : len(c) - (len(c) + 1) % 2 : 2], c[2::2]),
+    "rows two apart": lambda c: (_fours(c)[:, :2], _fours(c)[:, 2:]),
+    "halves": lambda c: (c[: len(c) // 2], c[len(c) // 2 : len(c) // 2 * 2]),
+    "halves mirrored": lambda c: (c[: len(c) // 2], c[::-1][: len(c) // 2]),
+}
 
 
 def pairs_of(cells: NDArray[np.integer], k: int) -> NDArray[np.int64]:
-    """How often a cell stands before another in disjoint pairs of neighbours, int64 [k, k]; cells: int [n]."""
-    pairs = cells[: len(cells) // 2 * 2].reshape(-1, 2)
-    return np.bincount(pairs[:, 0] * k + pairs[:, 1], minlength=k * k).reshape(k, k)
+    """How often one cell meets another in each of PAIRINGS, int64 [pairings, k, k]; cells: int [n]."""
+    found = []
+    for pairing in PAIRINGS.values():
+        first, second = pairing(cells)
+        found.append(np.bincount((first * k + second).ravel(), minlength=k * k).reshape(k, k))
+    return np.stack(found)
 
 
-def neighbours_independent(pairs: Counts, law: Law) -> Evidence:
-    """Pairs of neighbours [k, k] against the square of the law [k]."""
+def pairs_independent(pairs: Counts, law: Law, pairing: str) -> Evidence:
+    """Pairs [k, k] of one of PAIRINGS against the square of the law [k]."""
     found = tv_gate(pairs.ravel(), np.outer(law, law).ravel())
-    return Evidence("independence", found.statistic, found.p_value, found.samples)
+    return Evidence(f"independence of {pairing}", found.statistic, found.p_value, found.samples)
+
+
+def too_even(counts: Counts, law: Law) -> Evidence:
+    """Whether counts [cells] lie closer to a law [cells] than independent samples do: the lower tail of chi-square.
+
+    Rows that are drawn to complement each other (stratified, antithetic) have the right law and fail. ValueError as
+    `chi_square`.
+    """
+    found = chi_square(counts, law)
+    p_value = stats.chi2.cdf(found.statistic, max(int((law > 0).sum()) - 1, 1)) if found.test == "chi-square" else 1.0
+    return Evidence("too even", found.statistic, float(p_value) if (law > 0).sum() > 1 else 1.0, found.samples)
 
 
 def log_sets(law: Law) -> float:

@@ -30,9 +30,11 @@ def guess(plan: Plan, progress: Progress, worst: Ruling) -> str:
     """One line on what may be wrong."""
     if worst.evidence.test == "repeated shards":
         return "different seeds give the same samples: the seed is not used"
+    if worst.evidence.test == "too even":
+        return "counts are closer to the law than independent rows come: rows are drawn to complement each other"
     trial, tally, law = plan.trials[worst.trial], progress.tallies[worst.trial], plan.laws[worst.trial]
     if rows_depend(tally):
-        return "neighbouring rows depend on each other: rows of a batch share randomness"
+        return "rows depend on each other: rows of a batch share randomness"
     shape = (trial.toy.vocab,) * trial.length
     seen, expected = tally.cells.reshape(shape), law.reshape(shape)
     position = first_deviating(seen, expected)
@@ -45,14 +47,17 @@ def guess(plan: Plan, progress: Progress, worst: Ruling) -> str:
 
 
 def rows_depend(tally: Tally) -> bool:
-    """Whether neighbours are further from independence than noise takes them, whatever the law of each row is."""
-    n, own = max(int(tally.pairs.sum()), 1), tally.cells / max(tally.samples, 1)
-    if np.trace(tally.pairs) == n and n > _SAME:  # all of a shard may be one sequence, which is independent of itself
-        return True
-    expected = n * np.outer(own, own)
-    # The mean of a cell's |count - expected| is near sqrt(2 expected / pi), and their sum hardly leaves its own mean.
-    noise = np.sqrt(2 * expected / np.pi).sum()
-    return bool(np.abs(tally.pairs - expected).sum() > 2 * noise)
+    """Whether pairs of rows are further from independence than noise takes them, whatever the law of each row is."""
+    own = tally.cells / max(tally.samples, 1)
+    for pairs in tally.pairs:
+        n = int(pairs.sum())
+        if np.trace(pairs) == n and n > _SAME:  # all of a shard may be one sequence, which is independent of itself
+            return True
+        expected = n * np.outer(own, own)
+        # The mean of a cell's |count - expected| is near sqrt(2 expected / pi); their sum hardly leaves its own mean.
+        if np.abs(pairs - expected).sum() > 2 * np.sqrt(2 * expected / np.pi).sum():
+            return True
+    return False
 
 
 def first_deviating(seen: NDArray[np.int64], expected: Law) -> int:

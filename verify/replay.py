@@ -47,7 +47,9 @@ def load(path: Path, sampler: str | None) -> Plan:
         toy = parse(json.dumps({**record["toy"], "config": {"anchors": 0, **_ANY}}), str(path)).toy
         trial = Trial(str(record["name"]), toy, int(record["length"]), dict(record["settings"]))
         sizes = (tuple(int(size) for size in record["sizes"]),)
-        if record["seed"] < 0 or trial.length < 1 or not sizes[0] or sizes[0][0] < 1 or [*sizes[0]] != sorted(sizes[0]):
+        numbers = (record["seed"], record["length"], *record["sizes"])
+        whole = all(isinstance(n, int) and 0 <= n <= _LARGEST for n in numbers)
+        if not whole or trial.length < 1 or not sizes[0] or sizes[0][0] < 1 or [*sizes[0]] != sorted(sizes[0]):
             raise CaseError(str(path), "", "a seed of at least 0, a length and growing sizes of at least 1 are needed")
         claims = Claims(**record["claims"])
         return planned(sampler or str(record["sampler"]), (trial,), claims, int(record["seed"]), sizes)
@@ -59,4 +61,5 @@ def load(path: Path, sampler: str | None) -> Plan:
         raise CaseError(str(path), "", f"no replay file: {type(error).__name__}: {error}") from None
 
 
+_LARGEST = 1 << 40
 _ANY = {"slots": 1, "beam": 1, "depth": 1, "budget": 1}

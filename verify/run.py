@@ -102,8 +102,11 @@ def _completed(
 def _result(future: Future[Counts], shard: Shard) -> Counts:
     try:
         return future.result()
-    except ProcessExpired:
-        raise SamplerError(f"{_name(shard)}: its process died while it sampled {shard.trial.name}") from None
+    except Exception as error:
+        # dask has a class of its own for it, and need not be installed.
+        if isinstance(error, ProcessExpired) or type(error).__name__ == "KilledWorker":
+            raise SamplerError(f"{_name(shard)}: its process died while it sampled {shard.trial.name}") from None
+        raise
 
 
 def _name(shard: Shard) -> str:

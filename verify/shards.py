@@ -68,7 +68,7 @@ class Pit:
 
 @dataclass(frozen=True)
 class Counts:
-    """What a shard counted. place, number: its own. cells: int64 [k]. pairs: int64 [k, k], of disjoint neighbours.
+    """What a shard counted. place, number: its own. cells: int64 [k]. pairs: int64 [pairings, k, k].
 
     digest: of the first samples. tokens, rounds: emitted in all and in how many rounds, 0 where not offered.
     pit: by order; only of a trial's first shard, so that how many tokens are tested is fixed beforehand.
@@ -89,7 +89,9 @@ def sample(shard: Shard) -> Drawn:
     trial = shard.trial
     name = shard.sampler if isinstance(shard.sampler, str) else getattr(shard.sampler, "__name__", "sampler")
     subject = _subject(shard.sampler, json.dumps(trial.settings, sort_keys=True), name)
-    return draw(subject, trial.toy, trial.length, shard.count, shard.sampler_seed, name)
+    # Both ways of sampling are under test: every second shard is drawn without its rounds.
+    with_rounds = shard.number % 2 == 1
+    return draw(subject, trial.toy, trial.length, shard.count, shard.sampler_seed, name, with_rounds)
 
 
 def count(shard: Shard) -> Counts:
@@ -142,7 +144,10 @@ def token_laws(trial: Trial, samples: NDArray[np.int64]) -> tuple[NDArray[np.flo
 
 def trial_temperature(settings: dict[str, Any]) -> float:
     """The temperature in a sampler's settings, 1 if there is none. ValueError if it is no number."""
-    return float(Fraction(settings.get("temperature", 1)))
+    temperature = float(Fraction(settings.get("temperature", 1)))
+    if temperature < 0:
+        raise ValueError(f"temperature must not be negative, got {temperature:g}")
+    return temperature
 
 
 @lru_cache(maxsize=64)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verify.battery import Trial
-from verify.goodness import LEAST_EXPECTED, Evidence, chi_square, neighbours_independent, tv_gate
+from verify.goodness import LEAST_EXPECTED, PAIRINGS, Evidence, chi_square, pairs_independent, too_even, tv_gate
 from verify.plan import Law, Plan
 from verify.power import holm
 from verify.shards import LEAST_DIGESTED, Counts, Pit
@@ -33,7 +33,7 @@ class Tally:
 def empty(trial: Trial) -> Tally:
     """Nothing counted yet."""
     k = trial.cells
-    return Tally(np.zeros(k, dtype=np.int64), np.zeros((k, k), dtype=np.int64))
+    return Tally(np.zeros(k, dtype=np.int64), np.zeros((len(PAIRINGS), k, k), dtype=np.int64))
 
 
 def added(tally: Tally, counts: Counts) -> Tally:
@@ -73,21 +73,26 @@ def look_at(plan: Plan, tallies: Sequence[Tally], look: int) -> list[Ruling]:
     return found
 
 
-def joint_tests(tally: Tally, law: Law, vocab: int = 0) -> list[Evidence]:
+def joint_tests(tally: Tally, law: Law, vocab: int) -> list[Evidence]:
     """Chi-square where every possible cell expects enough samples, else the total-variation gate."""
-    full = tally.samples * law[law > 0].min() / law.sum() >= LEAST_EXPECTED
-    return [(chi_square if full else tv_gate)(tally.cells, law)]
+    return [(chi_square if _full(tally, law) else tv_gate)(tally.cells, law)]
+
+
+def _full(tally: Tally, law: Law) -> bool:
+    return bool(tally.samples * law[law > 0].min() / law.sum() >= LEAST_EXPECTED)
 
 
 def independence_tests(tally: Tally, law: Law, vocab: int) -> list[Evidence]:
-    """Neighbouring rows against the square of the law, and whether shards of different seeds begin the same."""
+    """Pairs of rows against the square of the law, counts that are too even, shards that begin the same."""
     shards = len(tally.digests)
     repeated = shards - len(set(tally.digests.values()))
     # n independent first tokens are the same in two shards with probability (sum of p^2)^n.
     first = law.reshape(vocab, -1).sum(axis=1)
     chance = shards**2 * min(1.0, float((first**2).sum())) ** LEAST_DIGESTED
     same = Evidence("repeated shards", float(repeated), min(1.0, chance) if repeated else 1.0, tally.samples)
-    return [*([neighbours_independent(tally.pairs, law)] if tally.pairs.any() else []), same]
+    met = zip(PAIRINGS, tally.pairs, strict=True)
+    pairs = [pairs_independent(pairs, law, pairing) for pairing, pairs in met if pairs.any()]
+    return [*pairs, *([too_even(tally.cells, law)] if _full(tally, law) else []), same]
 
 
 def pit_tests(tally: Tally, law: Law, vocab: int) -> list[Evidence]:

@@ -56,22 +56,29 @@ def verify(cases: tuple[str, ...], json_path: Path | None, failures: Path, **ask
     the target's, with error rates stated beforehand.
     """
     if asked["sampler"] is None and asked["replay"] is None:
-        _refuse_without_sampler()
+        _refuse(lambda name: name not in ("cases", "json_path", "failures"), "is for --sampler")
         return _verify_cases(cases, json_path, failures)
+    if asked["replay"] is not None:
+        _refuse(lambda name: name in ("cases", "config", "toys", "tv", "alpha", "beta", "seed"), "comes from --replay")
+    if (
+        json_path is not None
+        and asked["checkpoint"] is not None
+        and json_path.resolve() == asked["checkpoint"].resolve()
+    ):
+        raise click.UsageError(f"--json and --checkpoint are the same file {json_path}")
     from rheo.cli.sampler import Request, settings_from, verify_sampler
 
     settings = settings_from(asked.pop("config"))
     return verify_sampler(Request(cases=cases, settings=settings, json_path=json_path, failures=failures, **asked))
 
 
-def _refuse_without_sampler() -> None:
-    """UsageError for an option that would have no effect."""
+def _refuse(affected: Callable[[str], bool], reason: str) -> None:
+    """UsageError for an option or argument that would have no effect."""
     context = click.get_current_context()
     for option in context.command.params:
-        name = option.name or ""
-        given = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
-        if given and name not in ("cases", "json_path", "failures"):
-            raise click.UsageError(f"{option.opts[0]} is for --sampler")
+        given = context.get_parameter_source(option.name or "") is click.core.ParameterSource.COMMANDLINE
+        if given and affected(option.name or "") and context.params.get(option.name or "") != ():
+            raise click.UsageError(f"{'CASE' if option.name == 'cases' else option.opts[0]} {reason}")
 
 
 @dataclass
