@@ -136,6 +136,8 @@ def test_a_sampler_that_cannot_be_had_is_bad_input_in_one_line(rheo: Rheo, spec:
         ("missing.json",),
         ("--checkpoint", str(ROOT / "pyproject.toml")),
         ("--checkpoint", "no/such/folder.json"),
+        ("--checkpoint", "same.json", "--json", "same.json"),
+        ("--config", '{"temperature": -1}'),
         ("--json", "no/such/folder.json"),
         ("--time", "-1"),
         ("--dask", "tcp://127.0.0.1:1"),
@@ -270,3 +272,12 @@ def test_an_interrupt_leaves_a_valid_result_marked_incomplete(tmp_path: Path) ->
     assert (process.returncode, err.strip()) == (130, "rheo: interrupted")
     record = json.loads(path.read_text())
     assert (record["complete"], record["verdict"]) == (False, "inconclusive")
+
+
+@pytest.mark.parametrize(
+    "option", [("--tv", "0.1"), ("--seed", "1"), ("--config", "{}"), ("--toy", "ties")], ids=" ".join
+)
+def test_what_a_replay_brings_itself_is_refused_beside_it(rheo: Rheo, tmp_path: Path, option: tuple[str, str]) -> None:
+    status, _, err = rheo("verify", "--replay", tmp_path / "missing.json", *option)
+    assert (status, err.count("\n")) == (2, 1)
+    assert "comes from --replay" in err

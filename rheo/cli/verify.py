@@ -60,11 +60,8 @@ def verify(cases: tuple[str, ...], json_path: Path | None, failures: Path, **ask
         return _verify_cases(cases, json_path, failures)
     if asked["replay"] is not None:
         _refuse(lambda name: name in ("cases", "config", "toys", "tv", "alpha", "beta", "seed"), "comes from --replay")
-    if (
-        json_path is not None
-        and asked["checkpoint"] is not None
-        and json_path.resolve() == asked["checkpoint"].resolve()
-    ):
+    outputs = [path.resolve() for path in (json_path, asked["checkpoint"]) if path is not None]
+    if len(set(outputs)) < len(outputs):
         raise click.UsageError(f"--json and --checkpoint are the same file {json_path}")
     from rheo.cli.sampler import Request, settings_from, verify_sampler
 
