@@ -18,6 +18,12 @@ def require_writable(path: Path) -> None:
         raise PermissionError(errno.EACCES, "the folder cannot be written to", str(folder))
 
 
+def unused(folder: Path, stem: str) -> Path:
+    """A path in a folder, STEM.json or STEM-2.json and so on, that no file has yet."""
+    names = (f"{stem}.json", *(f"{stem}-{i}.json" for i in range(2, 10_000)))
+    return next(folder / name for name in names if not (folder / name).exists())
+
+
 def write_text(path: Path, text: str) -> None:
     """Replace `path` by the text: a reader, a crash or Ctrl-C never meets half of it. A link's target is replaced.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from scipy.optimize import brentq
 from reference.distributions import temper
 from rheo.config import Config
 from rheo.methods import METHODS, Method
-from verify.joint import Toy, joint_law
+from verify.joint import Toy, joint_law, prefixes
 from verify.mutants.targets import against_mixture as against
 from verify.subjects import Samples, Subject, TorchSubject, config_of
 
@@ -36,7 +35,7 @@ class Mixture:
 
     def sample(self, toy: Toy, length: int, count: int, seed: int) -> Samples:
         law = moved(joint_law(toy, self.temperature, length), self.tv)
-        sequences = np.array(list(product(range(toy.vocab), repeat=length)), dtype=np.int64)
+        sequences = prefixes(toy.vocab, length)
         return np.asarray(sequences[np.random.default_rng(seed).choice(len(law), count, p=law)])
 
 
@@ -80,8 +79,8 @@ def blended(toy: Toy, temperature: float, length: int) -> Callable[[float], Law]
     """w -> the joint law [vocab ** length] of a sampler that follows w p + (1 - w) q after every prefix."""
     rows = []
     for t in range(length):
-        prefixes = np.array(list(product(range(toy.vocab), repeat=t)), dtype=np.int64).reshape(toy.vocab**t, t)
-        rows.append([np.stack([temper(row, temperature) for row in model(prefixes)]) for model in (toy.p, toy.q)])
+        before = prefixes(toy.vocab, t)
+        rows.append([np.stack([temper(row, temperature) for row in model(before)]) for model in (toy.p, toy.q)])
 
     def law(weight: float) -> Law:
         found = np.ones(1)

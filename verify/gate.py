@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from reference.methods import METHODS
+from rheo.files import unused
 from verify.cases import Case, load, save
 from verify.classes import invariant_faults, layered_trees, merged
 from verify.controls import CONTROLS, judge
@@ -107,8 +108,7 @@ def verdict(status: Status, checks: Iterable[Check]) -> str:
 def save_failure(case: Case, check: Check, folder: Path) -> Path:
     """A file that replays a failed check: `rheo verify` on it runs the same checks again. No file is replaced."""
     stem = f"{Path(case.name).stem}-{check.method}-{check.check.replace(' ', '-')}"
-    names = (f"{stem}.json", *(f"{stem}-{i}.json" for i in range(2, 10_000)))
-    path = next(folder / name for name in names if not (folder / name).exists())
+    path = unused(folder, stem)
     save(case, path)
     return path
 

@@ -75,6 +75,16 @@ def tv_gate(counts: Counts, law: Law) -> Evidence:
     return Evidence("total variation", distance, math.exp(min(0.0, log_sets(law) - 2 * total * distance**2)), total)
 
 
+def is_full(samples: int, law: Law) -> bool:
+    """Whether every possible cell of a law [cells] expects enough samples for chi-square."""
+    return bool(samples * law[law > 0].min() / law.sum() >= LEAST_EXPECTED)
+
+
+def joint_test(counts: Counts, law: Law) -> Evidence:
+    """Chi-square where every possible cell expects enough samples, else the total-variation gate."""
+    return (chi_square if is_full(int(counts.sum()), law) else tv_gate)(counts, law)
+
+
 def tv_bound(cells: int, samples: float, alpha: float) -> float:
     """The empirical total variation that a right sampler exceeds with probability at most alpha."""
     return math.sqrt((_log_sets(cells) - math.log(alpha)) / (2 * samples))

@@ -7,7 +7,6 @@ other temperatures, of other prefixes, and with mixtures of target and draft.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from scipy.optimize import minimize_scalar
 
 from reference.distributions import temper
 from verify.battery import Trial
+from verify.joint import prefixes
 from verify.plan import Plan
 from verify.run import Progress
 from verify.shards import trial_temperature
@@ -75,8 +75,7 @@ def explain(trial: Trial, seen: NDArray[np.int64], position: int) -> str | None:
     """The story that explains most of the deviation at a position, over all contexts; None if none explains half."""
     counts = seen.sum(axis=tuple(range(position + 1, seen.ndim))).reshape(-1, trial.toy.vocab)
     kept = counts.sum(axis=1) > 0
-    contexts = np.array(list(product(range(trial.toy.vocab), repeat=position)), dtype=np.int64)
-    contexts = contexts.reshape(len(kept), position)[kept]
+    contexts = prefixes(trial.toy.vocab, position)[kept]
     weights = counts[kept].sum(axis=1, keepdims=True) / counts.sum()
     e = counts[kept] / counts[kept].sum(axis=1, keepdims=True)
 

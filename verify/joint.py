@@ -25,12 +25,16 @@ class Toy(Protocol):
     def q(self, prefixes: NDArray[np.integer]) -> NDArray[np.float64]: ...
 
 
+def prefixes(vocab: int, length: int) -> NDArray[np.int64]:
+    """Every sequence of `length` tokens, int64 [vocab ** length, length], in lexicographic order."""
+    return np.array(list(product(range(vocab), repeat=length)), dtype=np.int64).reshape(vocab**length, length)
+
+
 def joint_law(toy: Toy, temperature: float, length: int) -> NDArray[np.float64]:
     """The target's probability of every sequence of `length` tokens, [vocab ** length], in lexicographic order."""
     law = np.ones(1)
     for t in range(length):
-        prefixes = np.array(list(product(range(toy.vocab), repeat=t)), dtype=np.int64).reshape(toy.vocab**t, t)
-        rows = np.stack([temper(row, temperature) for row in toy.p(prefixes)])
+        rows = np.stack([temper(row, temperature) for row in toy.p(prefixes(toy.vocab, t))])
         law = (law[:, None] * rows).ravel()
     return law
 

@@ -13,12 +13,12 @@ from itertools import count as numbers_from
 from time import monotonic
 
 import numpy as np
-from pebble import ProcessExpired
 
 from verify.battery import Trial
 from verify.contract import SamplerError
 from verify.lifetime import Lifetime, count
 from verify.orders import ORDERS, mass_before
+from verify.run import result_of
 from verify.shards import Shard, sample, token_laws
 from verify.trace import Chunk
 
@@ -54,13 +54,11 @@ def nights(
         left = began + limit - monotonic()
         shard, future = running.popleft()
         try:
-            chunk = future.result(timeout=max(0.0, min(left, patience)))
+            chunk = result_of(future, shard, timeout=max(0.0, min(left, patience)))
         except TimeoutError:
             if left > patience:
                 raise SamplerError(f"{sampler}: hangs: no {shard.count} sequences in {patience:.0f} s") from None
             return
-        except ProcessExpired:
-            raise SamplerError(f"{sampler}: its process died while it sampled {shard.trial.name}") from None
         lifetime = count(lifetime, chunk, shard.trial.name)
         yield lifetime
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verify.battery import Trial
-from verify.goodness import LEAST_EXPECTED
+from verify.goodness import LEAST_EXPECTED, is_full
 from verify.joint import joint_law
 from verify.power import chi_square_detectable, chi_square_samples, tv_gate_detectable, tv_gate_samples
 from verify.shards import Shard, trial_temperature
@@ -118,7 +118,7 @@ def detectable(law: Law, samples: int, alpha: float, beta: float) -> float:
     if len(possible) < 2:
         return float(-np.expm1(math.log(beta) / samples))
     found = tv_gate_detectable(samples, alpha, beta, len(possible))
-    if samples * possible.min() >= LEAST_EXPECTED:
+    if is_full(samples, law):
         found = min(found, chi_square_detectable(samples, alpha, beta, len(possible)))
     return min(found, 1.0)
 

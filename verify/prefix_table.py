@@ -6,7 +6,6 @@ Prefixes are numbered as the nodes of a complete tree: the empty one is 0, and s
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rheo.tree import Frontier, Tree
-from verify.joint import Toy
+from verify.joint import Toy, prefixes
 
 _MOST = 500_000  # prefixes
 
@@ -38,10 +37,7 @@ def prefix_table(toy: Toy, longest: int) -> PrefixTable:
     count = sum(toy.vocab**length for length in range(longest + 1))
     if count > _MOST:
         raise ValueError(f"{count} prefixes of up to {longest} tokens of {toy.vocab} are too many: {_MOST} at most")
-    levels = [
-        np.array(list(product(range(toy.vocab), repeat=n)), dtype=np.int64).reshape(toy.vocab**n, n)
-        for n in range(longest + 1)
-    ]
+    levels = [prefixes(toy.vocab, n) for n in range(longest + 1)]
     return PrefixTable(*(_logits(np.concatenate([model(level) for level in levels])) for model in (toy.p, toy.q)))
 
 

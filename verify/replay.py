@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rheo.config import Config
-from rheo.files import write_text
+from rheo.files import unused, write_text
 from verify.battery import Trial
 from verify.cases import Case, CaseError, document, parse
 from verify.plan import Claims, Plan, planned
@@ -32,8 +32,7 @@ def save(plan: Plan, place: int, looks: int, folder: Path) -> Path:
         "toy": toy,
     }
     stem = f"{''.join(c if c.isalnum() else '-' for c in str(plan.sampler))[-60:]}-{Path(trial.name).stem}"
-    names = (f"{stem}.json", *(f"{stem}-{i}.json" for i in range(2, 10_000)))
-    path = next(folder / name for name in names if not (folder / name).exists())
+    path = unused(folder, stem)
     write_text(path, json.dumps(record, indent=1) + "\n")
     return path
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from pebble import ProcessExpired
 
@@ -13,6 +14,8 @@ from verify.contract import SamplerError
 from verify.plan import Plan, shards_of
 from verify.shards import Counts, Shard, count
 from verify.tally import Ruling, Tally, added, empty, look_at
+
+T = TypeVar("T")
 
 _SLOWER = 20  # times slower than before, and a sampler hangs
 
@@ -88,7 +91,7 @@ def _completed(
         for future in done:
             shard, started = running.pop(future)
             rate = shard.count / max(now - started, 1e-9)
-            yield _result(future, shard)
+            yield result_of(future, shard)
         if deadline is not None and now >= deadline:
             return
         for shard, started in running.values():
@@ -99,9 +102,10 @@ def _completed(
                 )
 
 
-def _result(future: Future[Counts], shard: Shard) -> Counts:
+def result_of(future: Future[T], shard: Shard, timeout: float | None = None) -> T:
+    """What a shard's call gave; TimeoutError after `timeout` seconds, SamplerError if its process died."""
     try:
-        return future.result()
+        return future.result(timeout)
     except Exception as error:
         # dask has a class of its own for it, and need not be installed.
         if isinstance(error, ProcessExpired) or type(error).__name__ == "KilledWorker":

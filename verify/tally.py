@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verify.battery import Trial
-from verify.goodness import LEAST_EXPECTED, PAIRINGS, Evidence, chi_square, pairs_independent, too_even, tv_gate
+from verify.goodness import PAIRINGS, Evidence, is_full, joint_test, pairs_independent, too_even
 from verify.plan import Law, Plan
 from verify.power import holm
 from verify.shards import LEAST_DIGESTED, Counts, Pit
@@ -74,12 +74,8 @@ def look_at(plan: Plan, tallies: Sequence[Tally], look: int) -> list[Ruling]:
 
 
 def joint_tests(tally: Tally, law: Law, vocab: int) -> list[Evidence]:
-    """Chi-square where every possible cell expects enough samples, else the total-variation gate."""
-    return [(chi_square if _full(tally, law) else tv_gate)(tally.cells, law)]
-
-
-def _full(tally: Tally, law: Law) -> bool:
-    return bool(tally.samples * law[law > 0].min() / law.sum() >= LEAST_EXPECTED)
+    """The one test of whole sequences that there are samples for."""
+    return [joint_test(tally.cells, law)]
 
 
 def independence_tests(tally: Tally, law: Law, vocab: int) -> list[Evidence]:
@@ -92,7 +88,7 @@ def independence_tests(tally: Tally, law: Law, vocab: int) -> list[Evidence]:
     same = Evidence("repeated shards", float(repeated), min(1.0, chance) if repeated else 1.0, tally.samples)
     met = zip(PAIRINGS, tally.pairs, strict=True)
     pairs = [pairs_independent(pairs, law, pairing) for pairing, pairs in met if pairs.any()]
-    return [*pairs, *([too_even(tally.cells, law)] if _full(tally, law) else []), same]
+    return [*pairs, *([too_even(tally.cells, law)] if is_full(tally.samples, law) else []), same]
 
 
 def pit_tests(tally: Tally, law: Law, vocab: int) -> list[Evidence]:

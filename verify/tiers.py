@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +18,8 @@ from reference.distributions import temper
 from verify import eprocess
 from verify.battery import BATTERY, Trial
 from verify.cases import Case
-from verify.goodness import LEAST_EXPECTED, Evidence, chi_square, independent_rows, tv_gate
-from verify.joint import cell_of, joint_law
+from verify.goodness import Evidence, independent_rows, joint_test
+from verify.joint import cell_of, joint_law, prefixes
 from verify.laws import target_of, total_variation
 from verify.mutants.mutant import Mutant
 from verify.parity import Expected, boundary_rows, toy_disagreements, toy_rounds
@@ -125,8 +124,7 @@ def _evidence(trial: Trial, samples: Samples) -> list[Evidence]:
     """The joint test that the samples allow, and the independence of rows."""
     law, cells = _law(trial.name), cell_of(samples, trial.toy.vocab)
     counts = np.bincount(cells, minlength=len(law))
-    large = len(samples) * law[law > 0].min() >= LEAST_EXPECTED
-    return [(chi_square if large else tv_gate)(counts, law), independent_rows(cells, law)]
+    return [joint_test(counts, law), independent_rows(cells, law)]
 
 
 @cache
@@ -168,9 +166,9 @@ def _ranked(name: str, order: str) -> tuple[NDArray[np.float64], NDArray[np.floa
     """The probability of every token after every prefix, by its number, and the mass ranked before it."""
     trial = _BY_NAME[name]
     vocab, temperature = trial.toy.vocab, float(config_of(trial.settings).temperature)
-    levels = [np.array(list(product(range(vocab), repeat=n))).reshape(vocab**n, n) for n in range(trial.length)]
+    levels = [prefixes(vocab, n) for n in range(trial.length)]
     p, q = (
-        np.stack([temper(row, temperature) for level in levels for row in model(level.astype(np.int64))])
+        np.stack([temper(row, temperature) for level in levels for row in model(level)])
         for model in (trial.toy.p, trial.toy.q)
     )
     keys = ORDERS[order](p, q)
