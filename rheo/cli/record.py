@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +12,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
+from rheo.cli.models import quieten_transformers
 from rheo.config import CONFIG_KEYS, Config, ConfigError
 from rheo.files import write_text
 
@@ -103,7 +102,7 @@ def record(
         with _stage(console, "reading the prompt"):
             message = find_prompt(load_suite(suite), question or "0").turns[0] if suite else str(prompt)
         with _stage(console, f"loading {target}"):
-            _quieten_transformers()
+            quieten_transformers()
             model, tokenizer = load_target(target)
             draft = skip_last_layers(model, skip_layers)
         with _stage(console, "advancing"):
@@ -189,15 +188,3 @@ def _progress(console: Console, total: int, tokenizer: Any) -> Iterator[OnContex
                 bar.console.print(f"[{key}] {words}", markup=False, highlight=False, soft_wrap=True)
 
         yield on_context
-
-
-def _quieten_transformers() -> None:
-    """Keep the libraries' own bars and advice out of a command that has a bar and one-line errors."""
-    if find_spec("transformers") is None:
-        return
-    import transformers
-
-    library: Any = transformers.utils.logging
-    library.set_verbosity_error()
-    library.disable_progress_bar()
-    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)

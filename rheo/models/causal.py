@@ -52,7 +52,7 @@ def forward(
         use_cache=True,
         logits_to_keep=last,
         output_hidden_states=bool(layers),
-        **{_cache_argument(type(model).forward): cache.kv},
+        **{cache_argument(model): cache.kv},
     )
     inputs = [output.hidden_states[layer] for layer in layers]
     return Output(output.logits, torch.cat(inputs, -1) if inputs else output.logits.new_zeros(*tokens.shape, 0))
@@ -104,7 +104,11 @@ def _rope_types(parameters: Any) -> set[str]:
     return kinds & {"dynamic", "longrope"}
 
 
+def cache_argument(model: PreTrainedModel) -> str:
+    """What the model calls its cache: transformers renamed it within version 5."""
+    return _cache_argument(type(model).forward)
+
+
 @lru_cache
 def _cache_argument(method: Callable[..., Any]) -> str:
-    """What the model calls its cache: transformers renamed it within version 5."""
     return "cache" if "cache" in inspect.signature(method).parameters else "past_key_values"

@@ -27,10 +27,10 @@ def load_head(source: str, dtype: torch.dtype = torch.float32) -> Eagle3Head:
     ModelError, one line, naming the file and what is missing, unknown, misshapen or not a tensor.
     """
     require_libraries(source)
-    config = _file(source, "config.json")
+    config = checkpoint_file(source, "config.json")
     if config is None:
         raise ModelError(f"{source}: no config.json")
-    path = next((found for name in _WEIGHTS if (found := _file(source, name)) is not None), None)
+    path = next((found for name in _WEIGHTS if (found := checkpoint_file(source, name)) is not None), None)
     if path is None:
         raise ModelError(f"{source}: neither {' nor '.join(_WEIGHTS)}")
     tensors = _tensors(path)
@@ -42,7 +42,7 @@ def load_head(source: str, dtype: torch.dtype = torch.float32) -> Eagle3Head:
     return head.to(dtype).requires_grad_(False).train(False)
 
 
-def _file(source: str, name: str) -> Path | None:
+def checkpoint_file(source: str, name: str) -> Path | None:
     """A file of a folder, else of a repository on the hub; None if there is none."""
     if Path(source).is_dir():
         path = Path(source) / name

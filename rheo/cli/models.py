@@ -1,0 +1,108 @@
+"""Options and loading that every command on full models shares."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rheo.cli.options import Within
+from rheo.config import LEAST_TEMPERATURE, Config, ConfigError
+from rheo.methods import METHODS
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from rheo.models.drafters import Drafter
+
+DTYPES = ("float32", "bfloat16", "float16")
+TEMPERATURE = Within(0, 1 / LEAST_TEMPERATURE)
+METHOD = click.Choice(tuple(METHODS))
+_TREE = ("anchors", "slots", "beam", "depth", "budget", "support")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A target, its tokenizer, and a drafter for it."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    drafter: Drafter
+
+
+def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--target, --draft, --dtype, --device."""
+    options = (
+        click.option("--target", default="smollm2", show_default=True, help="smollm2, a model folder or a hub name."),
+        click.option(
+            "--draft",
+            default="smollm2",
+            show_default=True,
+            help="smollm2 (the EAGLE-3 head shipped for it), skip:COUNT (the target without its last layers), or the "
+            "folder or hub name of an EAGLE-3 head or of a smaller language model.",
+        ),
+        click.option(
+            "--dtype",
+            type=click.Choice(DTYPES),
+            default=DTYPES[0],
+            show_default=True,
+            help="Of all weights. Lossless to more than a few percent means float32.",
+        ),
+        click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:1, ..."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def tree_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--anchors, --slots, --beam, --depth, --budget, --support: the paper's values unless given."""
+    for key in reversed(_TREE):
+        default = getattr(Config, key)
+        command = click.option(f"--{key}", type=int, default=default, show_default=True)(command)
+    return command
+
+
+def tree_config(temperature: float, settings: dict[str, Any]) -> Config:
+    """The configuration those options name; a click.UsageError naming the one outside its domain."""
+    try:
+        return Config(temperature=temperature, **{key: settings[key] for key in _TREE})
+    except ConfigError as error:
+        raise click.UsageError(f"--{error.key}: {error.reason}") from None
+
+
+def load(target: str, draft: str, dtype: str, device: str) -> Loaded:
+    """Load both; a click.ClickException, one line, for whatever is missing or does not fit."""
+    import torch
+
+    from rheo.models.drafters.loading import load_drafter
+    from rheo.models.smollm2 import ModelError, load_target
+
+    quieten_transformers()
+    try:
+        where = torch.device(device)
+        torch.empty(0, device=where)
+    except (RuntimeError, AssertionError) as error:
+        raise click.UsageError(f"--device {device}: {str(error).splitlines()[0]}") from None
+    kind = getattr(torch, dtype)
+    try:
+        model, tokenizer = load_target(target, kind, where)
+        return Loaded(model, tokenizer, load_drafter(draft, model, kind))
+    except (ModelError, OSError) as error:
+        raise click.ClickException(" ".join(str(error).split())) from error
+
+
+def quieten_transformers() -> None:
+    """Keep the libraries' own bars and advice out of a command that has a bar and one-line errors."""
+    if find_spec("transformers") is None:
+        return
+    import transformers
+
+    library: Any = transformers.utils.logging
+    library.set_verbosity_error()
+    library.disable_progress_bar()
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
