@@ -63,10 +63,9 @@ def verify(cases: tuple[str, ...], json_path: Path | None, failures: Path, **ask
     """
     models = {name: asked.pop(name) for name in MODELS_OPTIONS}
     if _given("target") or _given("draft"):
-        _refuse(lambda name: name not in (*MODELS_OPTIONS, *SHARED), "is not for --target and --draft")
+        _refuse(lambda name: name not in (*MODELS_OPTIONS, *SHARED, "json_path"), "is not for --target and --draft")
         _require_different(json_path, asked["checkpoint"])
-        shared = {name: asked[name] for name in SHARED if name in asked}
-        return verify_models(request_from({**models, **shared, "json_path": json_path}))
+        return verify_models(request_from({**models, **{name: asked[name] for name in SHARED}, "json_path": json_path}))
     _refuse(lambda name: name in MODELS_OPTIONS, "is for --target and --draft")
     if asked["sampler"] is None and asked["replay"] is None:
         _refuse(lambda name: name not in ("cases", "json_path", "failures"), "is for --sampler")

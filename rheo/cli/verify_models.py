@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from verify.models.run import Progress
     from verify.models.texts import Models
 
-# The options that are for nothing else.
+# The options that are for nothing else, by their parameters' names.
 OPTIONS = (
     "target", "draft", "dtype", "device", *TREE_OPTIONS, "methods", "suite", "prompts", "tokens", "temperature",
     "max_new_tokens", "batch",
 )  # fmt: skip
-SHARED = ("alpha", "beta", "seed", "checkpoint", "json_path")
+SHARED = ("alpha", "beta", "seed", "checkpoint")  # with --sampler
 _STATUS = {"lossless": 0, "lossy": 1, "inconclusive": 3, "control_passed": 4}
 _BETWEEN_SAVES = 1.0  # seconds
 
@@ -121,11 +121,11 @@ def verify_models(request: Request) -> int:
         "complete": complete,
         "seconds": round(time.monotonic() - started, 1),
     }
+    if request.json_path is not None:
+        write_text(request.json_path, json.dumps(record, indent=1) + "\n")
     from reports.console_losslessness import losslessness_table
 
     losslessness_table(record, on_stderr=request.json_path is not None)
-    if request.json_path is not None:
-        write_text(request.json_path, json.dumps(record, indent=1) + "\n")
     if not complete:
         raise KeyboardInterrupt
     return _STATUS[str(record["verdict"])]
