@@ -74,7 +74,7 @@ def test_unrolled_steps_are_what_the_drafter_computes(tmp_path: Path) -> None:
     with torch.no_grad():
         hidden = target(tokens, output_hidden_states=True).hidden_states
         features = torch.cat([hidden[k] for k in LAYERS], -1)
-        texts = Texts(tokens, torch.tensor([9, 9]), tokens >= 0, features, hidden[-1])
+        texts = Texts(tokens, tokens >= 0, features, hidden[-1])
         for states, offset in unrolled(head, embeddings, texts, 4):
             # The state after token t of step k: the features reach to token t - k, and the rest is drafted.
             for last in range(offset, 9):

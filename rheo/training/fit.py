@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,10 @@ from torch import Tensor, nn
 
 from rheo.models.drafters.eagle3_head import Eagle3Head
 from rheo.models.smollm2 import ModelError
-from rheo.training.batches import epoch
+from rheo.training.batches import epoch, read
 from rheo.training.unrolled import Texts, unrolled
 
+_OUTPUT = 0.1  # rate of the output matrix, relative to the rest
 _WARM_UP = 40  # optimiser steps
 _DECAY = 0.8  # weight of each step relative to the one before
 
@@ -71,24 +73,29 @@ def fit(
     half: bool,
     report: Callable[[Progress], None],
     save_every: int = 100,
-) -> None:
-    """Train the head in place on the shards; goes on from the checkpoint if there is one.
+) -> float:
+    """Train the head in place on the shards, going on from the checkpoint if there is one; the seconds of all runs.
 
     half: whether products are taken in bfloat16. An interrupt ends it behind a step, with the checkpoint saved.
     ModelError for a checkpoint of another plan, other shards, or that cannot be read.
     """
     device = head.fc.weight.device
     optimiser = torch.optim.AdamW(_groups(head, plan.weight_decay), lr=plan.rate, betas=(0.9, 0.95))
-    total = plan.epochs * sum(1 for _ in epoch(paths, plan.batch, plan.opening, plan.seed, 0))
+    batches = [batch for number in range(plan.epochs) for batch in epoch(paths, plan.batch, plan.seed, number)]
     identity = {**asdict(plan), "shards": [path.name for path in paths]}
-    done = _resume(checkpoint, head, optimiser, identity)
+    done, before = _resume(checkpoint, head, optimiser, identity)
+    started = time.monotonic()
+
+    def spent() -> float:
+        return before + time.monotonic() - started
+
     weights = _DECAY ** torch.arange(plan.steps, device=device)
     generator = torch.Generator(device)
     shown: list[tuple[float, ...]] = []
     try:
-        for texts in _from(paths, plan, done):
+        for texts in read(batches[done:], plan.opening):
             for group in optimiser.param_groups:
-                group["lr"] = plan.rate * _schedule(done, total)
+                group["lr"] = plan.rate * group["share"] * _schedule(done, len(batches))
             optimiser.zero_grad(set_to_none=True)
             generator.manual_seed(
                 plan.seed * 1_000_003 + done
@@ -102,11 +109,12 @@ def fit(
             done += 1
             shown = [*shown[-49:], (float(loss.detach()), *(float(each) for each in overlaps))]
             means = [math.fsum(column) / len(shown) for column in zip(*shown, strict=True)]
-            report(Progress(done, total, means[0], tuple(means[1:])))
+            report(Progress(done, len(batches), means[0], tuple(means[1:])))
             if done % save_every == 0:
-                _save(checkpoint, head, optimiser, identity, done)
+                _save(checkpoint, head, optimiser, identity, done, spent())
     finally:
-        _save(checkpoint, head, optimiser, identity, done)
+        _save(checkpoint, head, optimiser, identity, done, spent())
+    return spent()
 
 
 def losses_of(
@@ -139,42 +147,47 @@ def _schedule(done: int, total: int) -> float:
 
 
 def _groups(head: Eagle3Head, decay: float) -> list[dict[str, Any]]:
-    """Weight decay on matrices alone."""
-    matrices = [weight for weight in head.parameters() if weight.requires_grad and weight.ndim > 1]
-    others = [weight for weight in head.parameters() if weight.requires_grad and weight.ndim < 2]
-    return [{"params": matrices, "weight_decay": decay}, {"params": others, "weight_decay": 0.0}]
-
-
-def _from(paths: list[Path], plan: FitPlan, done: int) -> Iterator[Texts]:
-    """All batches of all epochs but the first `done`."""
-    seen = 0
-    for number in range(plan.epochs):
-        for texts in epoch(paths, plan.batch, plan.opening, plan.seed, number):
-            seen += 1
-            if seen > done:
-                yield texts
+    """Weight decay on matrices alone; the output matrix, the target's own, moves slowly and stays where it is pulled."""
+    learned = {name: weight for name, weight in head.named_parameters() if weight.requires_grad}
+    output = learned.pop("lm_head.weight")
+    matrices = [weight for weight in learned.values() if weight.ndim > 1]
+    others = [weight for weight in learned.values() if weight.ndim < 2]
+    return [
+        {"params": matrices, "weight_decay": decay, "share": 1.0},
+        {"params": others, "weight_decay": 0.0, "share": 1.0},
+        {"params": [output], "weight_decay": 0.0, "share": _OUTPUT},
+    ]
 
 
 def _moved(texts: Texts, device: torch.device) -> Texts:
     return Texts(
         tokens=texts.tokens.to(device),
-        lengths=texts.lengths.to(device),
         learned=texts.learned.to(device),
         features=texts.features.to(device).float(),
         states=texts.states.to(device),
     )
 
 
-def _save(path: Path, head: Eagle3Head, optimiser: torch.optim.Optimizer, identity: dict[str, Any], done: int) -> None:
+def _save(
+    path: Path,
+    head: Eagle3Head,
+    optimiser: torch.optim.Optimizer,
+    identity: dict[str, Any],
+    done: int,
+    seconds: float,
+) -> None:
     scratch = path.with_suffix(".part")
     states = {"head": head.state_dict(), "optimiser": optimiser.state_dict()}
-    torch.save({**states, "plan": identity, "done": done}, scratch)
+    torch.save({**states, "plan": identity, "done": done, "seconds": seconds}, scratch)
     os.replace(scratch, path)
 
 
-def _resume(path: Path, head: Eagle3Head, optimiser: torch.optim.Optimizer, identity: dict[str, Any]) -> int:
+def _resume(
+    path: Path, head: Eagle3Head, optimiser: torch.optim.Optimizer, identity: dict[str, Any]
+) -> tuple[int, float]:
+    """Batches done and seconds spent before."""
     if not path.is_file():
-        return 0
+        return 0, 0.0
     try:
         saved = torch.load(path, map_location=head.fc.weight.device, weights_only=True)
     except Exception as error:  # whatever a damaged file makes of it
@@ -183,4 +196,4 @@ def _resume(path: Path, head: Eagle3Head, optimiser: torch.optim.Optimizer, iden
         raise ModelError(f"{path}: of another plan or other text; remove it to start the fit anew")
     head.load_state_dict(saved["head"])
     optimiser.load_state_dict(saved["optimiser"])
-    return int(saved["done"])
+    return int(saved["done"]), float(saved["seconds"])

@@ -9,13 +9,17 @@ import ast
 import random
 import re
 import sysconfig
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from rheo.models.causal import eos_tokens
 from rheo.models.prompts import chat_ids
 from rheo.training.decoding import Turns
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 RUN = 8  # words in a row that two prompts may not have in common
 _CODE_SHARE = 0.3
@@ -69,9 +73,9 @@ def training_starts(tokenizer: Any, count: int, seed: int, functions: Sequence[s
     return sorted(starts, key=lambda start: len(start.ids))
 
 
-def turns_of(tokenizer: Any, eos: Iterable[int]) -> Turns:
+def turns_of(tokenizer: Any, model: PreTrainedModel) -> Turns:
     """What stands between the turns of a conversation; nothing but the end of a text without a template."""
-    ends = frozenset(eos)
+    ends = eos_tokens(model)
     if not tokenizer.chat_template:
         return Turns(ends, ((), ()))
     parts = _conversation(tokenizer, ("user", "assistant", "user"))
@@ -79,6 +83,11 @@ def turns_of(tokenizer: Any, eos: Iterable[int]) -> Turns:
     # The turn's last token was sampled already.
     behind = [tuple(ids[1:] if ids and ids[0] in ends else ids) for ids in between]
     return Turns(ends, (behind[0], behind[1]))
+
+
+def opening_tokens(tokenizer: Any) -> int:
+    """How many tokens all conversations begin with."""
+    return len(_turn_start(tokenizer, ""))
 
 
 def shares_words(text: str, forbidden: Collection[tuple[str, ...]]) -> bool:
@@ -89,7 +98,7 @@ def shares_words(text: str, forbidden: Collection[tuple[str, ...]]) -> bool:
 def _turn_start(tokenizer: Any, beginning: str) -> list[int]:
     """Token ids of a conversation up to the first words of the user's message; those words alone without a template."""
     if not tokenizer.chat_template:
-        return chat_ids(tokenizer, beginning or "\n")
+        return chat_ids(tokenizer, beginning) or [tokenizer.bos_token_id or 0]
     before = _conversation(tokenizer, ("user",))[0]
     return list(tokenizer(before + beginning, add_special_tokens=False)["input_ids"])
 

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor, nn
 
 from rheo.models.drafters.eagle3_head import Eagle3Head, HeadShape
+from rheo.models.smollm2 import ModelError
 from rheo.training.text import load_shard
 
 if TYPE_CHECKING:
@@ -25,6 +27,15 @@ def vocabulary(paths: list[Path], size: int, vocab: int) -> tuple[list[int], flo
         seen.update(load_shard(path).tokens.tolist())
     ranked = sorted(range(vocab), key=lambda token: (-seen[token], token))[:size]
     return sorted(ranked), sum(seen[token] for token in ranked) / max(1, seen.total())
+
+
+def embedding_pair(model: PreTrainedModel) -> tuple[nn.Linear, nn.Linear]:
+    """A target's input embeddings and output matrix; ModelError where either is not a plain matrix."""
+    found: Any = model
+    pair = found.get_input_embeddings(), found.get_output_embeddings()
+    if not all(isinstance(getattr(part, "weight", None), Tensor) for part in pair):
+        raise ModelError(f"{type(model).__name__} has no plain embeddings: no head can be trained")
+    return pair
 
 
 def new_head(model: PreTrainedModel, known: list[int], inner: int, seed: int) -> Eagle3Head:
@@ -56,8 +67,7 @@ def new_head(model: PreTrainedModel, known: list[int], inner: int, seed: int) ->
     last = f"layers.{config.num_hidden_layers - 1}."
     parts = {name.split(last, 1)[1]: tensor for name, tensor in source.items() if last in name}
     with torch.no_grad():
-        output: Any = model.get_output_embeddings
-        head.lm_head.weight.copy_(output().weight[tokens].float())
+        head.lm_head.weight.copy_(embedding_pair(model)[1].weight[tokens].float())
         head.fc.weight.zero_()
         head.fc.weight[:, -shape.hidden :] = torch.eye(shape.hidden)
         norm = next((tensor for name, tensor in source.items() if name.endswith("model.norm.weight")), None)

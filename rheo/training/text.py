@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,11 +51,16 @@ class Shard:
     features: Tensor
     states: Tensor
     dropped: int
+    seconds: float
 
-    @property
-    def answered(self) -> int:
-        """Tokens that the target sampled."""
-        return len(self.tokens) - int(self.given.sum())
+
+@dataclass(frozen=True)
+class Tally:
+    """Of one shard: tokens that the target sampled, texts that were dropped, seconds it took."""
+
+    sampled: int
+    dropped: int
+    seconds: float
 
 
 def shard_path(folder: Path, index: int) -> Path:
@@ -80,6 +86,7 @@ def sample_shard(
     forbidden: set[tuple[str, ...]],
 ) -> Shard:
     """Conversations with the target on both sides; those that share words with a benchmark's prompts are dropped."""
+    started = time.monotonic()
     seed = plan.seed * 1_000_003 + index
     made = training_starts(tokenizer, plan.batch, seed, functions)
     starts = [start for start in made if len(start.ids) <= _START]
@@ -91,7 +98,7 @@ def sample_shard(
         heat = [TEMPERATURES[i % len(TEMPERATURES)] for i in range(len(group))]
         texts += sample_texts(model, ids, asked, heat, plan.length, turns, generator, plan.layers)
     kept = [text for text in texts if not shares_words(tokenizer.decode(text.tokens), forbidden)]
-    return _shard(kept, dropped=len(texts) - len(kept))
+    return _shard(kept, len(texts) - len(kept), time.monotonic() - started)
 
 
 def save_shard(path: Path, shard: Shard) -> None:
@@ -100,7 +107,7 @@ def save_shard(path: Path, shard: Shard) -> None:
 
     tensors = {name: getattr(shard, name) for name in ("tokens", "starts", "given", "features", "states")}
     scratch = path.with_suffix(".part")
-    save_file(tensors, scratch, metadata={"rheo": json.dumps({"dropped": shard.dropped})})
+    save_file(tensors, scratch, metadata={"rheo": json.dumps({"dropped": shard.dropped, "seconds": shard.seconds})})
     os.replace(scratch, path)
 
 
@@ -113,7 +120,26 @@ def load_shard(path: Path) -> Shard:
         return Shard(**tensors, **json.loads(opened.metadata()["rheo"]))
 
 
-def _shard(texts: list[Sampled], dropped: int) -> Shard:
+def tally_of(path: Path) -> Tally:
+    """What a shard says of itself."""
+    from safetensors import safe_open
+
+    with safe_open(path, "pt") as opened:
+        given, said = opened.get_tensor("given"), json.loads(opened.metadata()["rheo"])
+    return Tally(sum(text_lengths(path)) - int(given.sum()), said["dropped"], said["seconds"])
+
+
+def text_lengths(path: Path) -> list[int]:
+    """The tokens of each text of a shard, without reading the rest."""
+    from safetensors import safe_open
+
+    with safe_open(path, "pt") as opened:
+        starts: Tensor = opened.get_tensor("starts")
+    lengths: list[int] = (starts[1:] - starts[:-1]).tolist()
+    return lengths
+
+
+def _shard(texts: list[Sampled], dropped: int, seconds: float) -> Shard:
     lengths = torch.tensor([0, *(len(text.tokens) for text in texts)])
     return Shard(
         torch.cat([text.tokens for text in texts]).int(),
@@ -122,4 +148,5 @@ def _shard(texts: list[Sampled], dropped: int) -> Shard:
         torch.cat([text.features for text in texts]),
         torch.cat([text.states for text in texts]),
         dropped,
+        seconds,
     )

@@ -17,13 +17,12 @@ from rheo.models.drafters.eagle3_head import Eagle3Head
 
 @dataclass(frozen=True)
 class Texts:
-    """N texts, padded on the right to L tokens. tokens: int64 [N, L]. lengths: [N].
+    """N texts, padded on the right to L tokens. tokens: int64 [N, L].
 
     learned: bool [N, L], whether what follows the token is learned. features: [N, L, F]. states: [N, L, d].
     """
 
     tokens: Tensor
-    lengths: Tensor
     learned: Tensor
     features: Tensor
     states: Tensor
@@ -38,7 +37,7 @@ def unrolled(head: Eagle3Head, embeddings: Tensor, texts: Texts, steps: int) -> 
     layer = head.midlayer
     attention = layer.self_attn
     embedded = layer.input_layernorm(functional.embedding(texts.tokens, embeddings)[:, 1:])
-    before: Tensor = head.fc(texts.features[:, :-1])
+    before: Tensor = head.fc(texts.features[:, :-1]).float()  # the residual stays in full precision
     n, width = embedded.shape[:2]
     position = torch.arange(width, device=before.device)
     earlier: list[tuple[Tensor, Tensor]] = []  # keys and values [N, heads, width, head_dim] of each step
