@@ -147,7 +147,7 @@ def _schedule(done: int, total: int) -> float:
 
 
 def _groups(head: Eagle3Head, decay: float) -> list[dict[str, Any]]:
-    """Weight decay on matrices alone; the output matrix, the target's own, moves slowly and stays where it is pulled."""
+    """Weight decay on matrices alone, and not on the output matrix: it is the target's own, and moves slowly."""
     learned = {name: weight for name, weight in head.named_parameters() if weight.requires_grad}
     output = learned.pop("lm_head.weight")
     matrices = [weight for weight in learned.values() if weight.ndim > 1]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from rheo.models.drafters.eagle3_head import Eagle3Head, HeadShape
 from rheo.models.smollm2 import ModelError
-from rheo.training.text import load_shard
+from rheo.training.text import read_one
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -24,7 +24,7 @@ def vocabulary(paths: list[Path], size: int, vocab: int) -> tuple[list[int], flo
     """
     seen: Counter[int] = Counter()
     for path in paths:
-        seen.update(load_shard(path).tokens.tolist())
+        seen.update(read_one(path, "tokens").tolist())
     ranked = sorted(range(vocab), key=lambda token: (-seen[token], token))[:size]
     return sorted(ranked), sum(seen[token] for token in ranked) / max(1, seen.total())
 

@@ -129,13 +129,18 @@ def tally_of(path: Path) -> Tally:
     return Tally(sum(text_lengths(path)) - int(given.sum()), said["dropped"], said["seconds"])
 
 
-def text_lengths(path: Path) -> list[int]:
-    """The tokens of each text of a shard, without reading the rest."""
+def read_one(path: Path, name: str) -> Tensor:
+    """One tensor of a shard, without reading the rest."""
     from safetensors import safe_open
 
     with safe_open(path, "pt") as opened:
-        starts: Tensor = opened.get_tensor("starts")
-    lengths: list[int] = (starts[1:] - starts[:-1]).tolist()
+        tensor: Tensor = opened.get_tensor(name)
+    return tensor
+
+
+def text_lengths(path: Path) -> list[int]:
+    """The tokens of each text of a shard."""
+    lengths: list[int] = read_one(path, "starts").diff().tolist()
     return lengths
 
 
