@@ -26,7 +26,7 @@ def losslessness_table(record: Record, on_stderr: bool = False) -> None:
     console.print(table)
     for method in record["methods"]:
         for line in _faults(method, record["most"]):
-            console.print(f"{method['method']}: {line}", style="red", markup=False, highlight=False)
+            console.print(f"{method['method']}: {line}", style="red", markup=False, highlight=False, soft_wrap=True)
     console.print(_control(record["control"], record["beta"]), highlight=False, soft_wrap=True)
     if record["most"] is None:
         console.print(
