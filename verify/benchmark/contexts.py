@@ -41,7 +41,7 @@ class Drafted:
 
 
 def compare(models: Models, plan: Plan, prompt: Sequence[int], at_temperature: float, seed: int) -> Record:
-    """Draft and read every variant's trees at up to plan.contexts round starts of one text. ValueError as `generate`."""
+    """Every variant's trees at up to plan.contexts round starts of one text. ValueError as `generate`."""
     config = replace(plan.config, temperature=at_temperature)
     todo = variants(plan, at_temperature)
     stride = plan.max_new_tokens / plan.contexts
@@ -136,7 +136,7 @@ def _probe(tree: Tree, p: Tensor, reach: Tensor | None) -> Record | None:
     if tree.tail_law.shape[-1] == 0 or reach is None:
         return None
     probes = expected.probes_of(tree, p)
-    parents = tree.parents[tree.occupied].unique()
+    parents = set(tree.parents[tree.occupied].tolist())
     weight = torch.where(probes.there, reach, 0.0)
     return {
         "parents": len(parents),
