@@ -135,7 +135,10 @@ def _difference(figures: Record | None) -> str:
 
 
 def _around(center: float | None, interval: Sequence[float] | None) -> str:
-    return "" if center is None or interval is None else f"± {interval[1] - center:.3f}"
+    if center is None or interval is None:
+        return ""
+    half = interval[1] - center
+    return f"± {half:.3f}" if half < 10 else f"± {half:.0f}"  # of two prompts nearly nothing is known
 
 
 def _number(value: float | None, before: str = "", digits: int = 2) -> str:
