@@ -127,7 +127,8 @@ def _drafts(key: str, rows: Sequence[Record]) -> Table:
 
 
 def _value(row: Record) -> str:
-    return ("full" if row["value"] is None else f"{row['value']:g}") + " *" * row["base"]
+    value = "full" if row["value"] is None else f"{row['value']:g}"
+    return f"{value} *" if row["base"] else value
 
 
 def _difference(figures: Record | None) -> str:

@@ -75,7 +75,7 @@ def played(case: Case, method: str, count: int) -> Any:
 def test_expected_tokens_given_a_tree_are_those_of_exact_enumeration(method: str, kind: str) -> None:
     seen = 0
     for change in ({}, {"anchors": 0}, {"anchors": 2, "slots": 4}, {"temperature": Fraction(1, 2)}, {"temperature": 0}):
-        case = Case(kind, random_toy(5, 5, 2, kind), replace(SMALL, **change))  # type: ignore[arg-type]
+        case = Case(kind, random_toy(5, 5, 2, kind), replace(SMALL, **change))
         tree, _, p = played(case, method, 200)
         tokens = expected.tokens(tree, expected.REACH[METHODS[method].rule](tree, p))
         steps = exact_steps(target_of(case), REFERENCE[method].rule)
@@ -122,9 +122,10 @@ def test_acceptance_at_one_node_and_its_bound_are_those_of_exact_transport(seed:
 
 def test_the_baseline_emits_what_transformers_generates_greedily(models: Models) -> None:
     greedy = Sampler(replace(CONFIG, temperature=0), METHODS["topk"])
+    target: Any = models.target
     for prompt in PROMPTS:
-        rounds = list(generate(models.target, NoDrafter(), greedy, [prompt], [1], Limits(20), play_token))
-        out = models.target.generate(torch.tensor([prompt]), do_sample=False, max_new_tokens=20, pad_token_id=0)
+        rounds = list(generate(target, NoDrafter(), greedy, [prompt], [1], Limits(20), play_token))
+        out = target.generate(torch.tensor([prompt]), do_sample=False, max_new_tokens=20, pad_token_id=0)
         assert [done.tokens[0] for done in rounds] == [[token] for token in out[0, len(prompt) :].tolist()]
 
 

@@ -12,9 +12,7 @@ from click.core import ParameterSource
 from rheo.cli.models import TEMPERATURE, model_options, tree_config, tree_options
 from rheo.files import require_writable, write_text
 from rheo.methods import METHODS
-
-_AR = "ar"
-_ABLATIONS = ("support", "anchors", "temperature", "budget")
+from verify.benchmark.plan import ABLATIONS, AR
 
 
 @click.group(invoke_without_command=True)
@@ -27,7 +25,7 @@ _ABLATIONS = ("support", "anchors", "temperature", "budget")
     show_default=True,
     help="humaneval, mt_bench, or a folder with a question.jsonl. May be given several times.",
 )
-@click.option("--methods", default="ar,topk,rrsw,rheo", show_default=True, help=f"Of {_AR}, {', '.join(METHODS)}.")
+@click.option("--methods", default="ar,topk,rrsw,rheo", show_default=True, help=f"Of {AR}, {', '.join(METHODS)}.")
 @click.option("--temperature", type=TEMPERATURE, default=1.0, show_default=True)
 @click.option("--max-new-tokens", type=click.IntRange(1), default=48, show_default=True, help="Of a text.")
 @click.option(
@@ -41,7 +39,7 @@ _ABLATIONS = ("support", "anchors", "temperature", "budget")
     show_default=True,
     help="Round starts of a question at which all methods draft, for the expected tau.",
 )
-@click.option("--ablations", default="", help=f"Vary these as well: of {', '.join(_ABLATIONS)}, or all.")
+@click.option("--ablations", default="", help=f"Vary these as well: of {', '.join(ABLATIONS)}, or all.")
 @tree_options
 @click.option(
     "--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write everything here, as it goes on."
@@ -69,17 +67,17 @@ def bench(ctx: click.Context, /, **given: Any) -> int | None:
 
     if given["resume"] and given["json_path"] is None:
         raise click.UsageError("--resume needs --json")
-    ablations = ",".join(_ABLATIONS) if given["ablations"] == "all" else given["ablations"]
+    ablations = ",".join(ABLATIONS) if given["ablations"] == "all" else given["ablations"]
     return bench_models(
         Request(
             names={key: given[key] for key in ("target", "draft", "dtype", "device", "limit")},
             suites=given["suites"],
-            methods=_listed("--methods", given["methods"], (_AR, *METHODS)),
+            methods=_listed("--methods", given["methods"], (AR, *METHODS)),
             config=tree_config(given["temperature"], given),
             max_new_tokens=given["max_new_tokens"],
             seeds=given["seeds"],
             contexts=given["contexts"],
-            ablations=_listed("--ablations", ablations, _ABLATIONS) if ablations else (),
+            ablations=_listed("--ablations", ablations, ABLATIONS) if ablations else (),
             json_path=given["json_path"],
             resume=given["resume"],
             reuse=given["reuse"],

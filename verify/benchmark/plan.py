@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from rheo.config import Config
-from rheo.growths import GROWTHS, Growth
+from rheo.growths import GROWTHS
 from rheo.methods import METHODS
 
 AR = "ar"
@@ -85,10 +85,10 @@ class Variant:
     methods: tuple[str, ...]
 
     @property
-    def groups(self) -> list[tuple[Growth, tuple[str, ...]]]:
-        """Methods of one growth draft the same tree."""
+    def groups(self) -> list[tuple[str, ...]]:
+        """Its methods by growth: those of one draft the same tree."""
         growths = dict.fromkeys(METHODS[name].growth for name in self.methods)
-        return [(g, tuple(n for n in self.methods if METHODS[n].growth is g)) for g in growths]
+        return [tuple(name for name in self.methods if METHODS[name].growth is growth) for growth in growths]
 
 
 def units(plan: Plan) -> Iterator[Unit]:
