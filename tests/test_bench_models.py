@@ -129,6 +129,16 @@ def test_the_baseline_emits_what_transformers_generates_greedily(models: Models)
         assert [done.tokens[0] for done in rounds] == [[token] for token in out[0, len(prompt) :].tolist()]
 
 
+def test_the_baseline_draws_as_a_round_of_point_masses_does(models: Models) -> None:
+    sampler = Sampler(replace(CONFIG, temperature=1.0), METHODS["topk"])
+    for seed in range(8):
+        first = [
+            next(generate(models.target, drafter, sampler, [PROMPTS[2]], [seed], Limits(1), play)).tokens
+            for drafter, play in ((NoDrafter(), play_token), (models.drafter, None))
+        ]
+        assert first[0] == first[1]
+
+
 def test_the_baseline_reads_one_token_a_round_and_keeps_its_cache(models: Models) -> None:
     fed: list[int] = []
     hook = models.target.register_forward_pre_hook(
@@ -253,6 +263,9 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_figures(
     assert second["complete"]
     assert count[0] == 1 + len(first["units"])
     assert untimed(first["units"]) == untimed(second["units"])
+    starts = [record["starts"] for record in first["units"].values() if "starts" in record]
+    assert all(start >= 4 * i for each in starts for i, start in enumerate(each))  # spread over the text
+    assert max(map(len, starts)) == 2
     assert {unit: second["units"][unit] for unit in stopped["units"]} == stopped["units"]
     for section in ("expected", "acceptance", "floor", "depth_one"):
         assert first["summary"][section] == second["summary"][section]
