@@ -10,6 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NoReturn
 
+from reference.methods import METHODS, PAPER
 from rheo.config import CONFIG_KEYS, Config, ConfigError
 from rheo.files import write_text
 from verify.toys import Table, Tokens, Toy, Weights
@@ -39,6 +40,11 @@ class Case:
     toy: Toy
     config: Config
     expect: Mapping[str, Mapping[str, str | int]] = field(default_factory=dict)
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The methods that are tried on it where none is named: the paper's, and those it has expectations for."""
+        return tuple(dict.fromkeys((*PAPER, *(name for name in self.expect if name in METHODS))))
 
     @property
     def rational(self) -> bool:
