@@ -21,5 +21,7 @@ METHODS: dict[str, Method] = {
     "rrsw": Method(GROWTHS["rheo"], RULES["rrsw"]),
     "topk": Method(GROWTHS["topk"], RULES["point_mass"]),
     "rheo-transport": Method(GROWTHS["rheo"], TREE_RULES["transport"]),
+    "calibrated": Method(GROWTHS["calibrated"], RULES["probe_first"]),
+    "calibrated-transport": Method(GROWTHS["calibrated"], TREE_RULES["transport"]),
 }
 PAPER = ("rheo", "rrsw", "topk")  # what is compared unless a method is named

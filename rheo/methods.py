@@ -21,4 +21,6 @@ METHODS: dict[str, Method] = {
     "rrsw": Method(GROWTHS["rheo"], RULES["rrsw"]),
     "topk": Method(GROWTHS["topk"], RULES["point_mass"]),
     "rheo-transport": Method(GROWTHS["rheo"], TREE_RULES["transport"]),
+    "calibrated": Method(GROWTHS["calibrated"], RULES["probe_first"]),
+    "calibrated-transport": Method(GROWTHS["calibrated"], TREE_RULES["transport"]),
 }
