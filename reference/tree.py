@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from reference.distributions import Number
+from reference.distributions import Array, Number
 from reference.slots import SlotPlan
 
 Kind = Literal["anchor", "probe", "filler"]
 SlotPath = tuple[int, ...]  # slot positions from the root; () is the root
 Tokens = tuple[int, ...]
+TargetAt = Callable[[Tokens], Array]  # tokens since the root -> p [vocab], after temperature and processors
 
 
 @dataclass(frozen=True)

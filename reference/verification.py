@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from reference.choose import Choose, Site
-from reference.distributions import Array
-from reference.rules import Rule
-from reference.rules.children import Children
-from reference.tree import Node, Path, SlotPath, Tokens, Tree
+import numpy as np
 
-TargetAt = Callable[[Tokens], Array]  # tokens since the root -> p [vocab], after temperature and processors
+from reference.choose import Choose, Site
+from reference.distributions import Array, normalise
+from reference.rules import Rule, TreeRule
+from reference.rules.children import Children
+from reference.tree import Node, Path, SlotPath, TargetAt, Tokens, Tree
+
 # One node: p [vocab], children, rule, randomness, depth -> the accepted child's token or None, and the token emitted.
 Step = Callable[[Array, Children, Rule, Choose, int], tuple[int | None, int]]
 
@@ -30,8 +31,24 @@ def single_draw_step(p: Array, children: Children, rule: Rule, choose: Choose, d
     return (token if token in proposed else None), token
 
 
-def verify(tree: Tree, target_at: TargetAt, rule: Rule, choose: Choose, step: Step = recursive_step) -> Path:
-    """Walk down the tree while children are accepted; emit one token more, which no child proposed."""
+def verify(tree: Tree, target_at: TargetAt, rule: Rule | TreeRule, choose: Choose, step: Step = recursive_step) -> Path:
+    """The nodes that are accepted, and one token more, which no child of the last of them proposed."""
+    if isinstance(rule, TreeRule):
+        return leap(tree, rule.stops(tree, target_at), choose)
+    return walk(tree, target_at, rule, choose, step)
+
+
+def leap(tree: Tree, stops: dict[SlotPath, Array], choose: Choose) -> Path:
+    """Draw the node to stop at, the root first, and the token emitted there: one coin and one draw for the round."""
+    paths = list(stops)
+    at = paths[choose(normalise(np.array([stops[path].sum() for path in paths])), Site("coin", 0))]
+    token = choose(normalise(stops[at]), Site("draw", 0))
+    accepted = tuple(node for node in tree.nodes if node.path == at[: node.depth])
+    return Path(accepted, (*(node.token for node in accepted), token))
+
+
+def walk(tree: Tree, target_at: TargetAt, rule: Rule, choose: Choose, step: Step) -> Path:
+    """Go down the tree, node by node, while children are accepted."""
     accepted: list[Node] = []
     path: SlotPath = ()
     tokens: Tokens = ()

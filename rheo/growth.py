@@ -62,7 +62,7 @@ def grow(drafter: Drafter, probe: Tensor, config: Config, growth: Growth) -> Tre
         logits = drafter(frontier)
         if logits.ndim != 3 or logits.shape[:2] != frontier.tokens.shape:
             raise ValueError(f"draft logits must be {[*frontier.tokens.shape, 'V']}, got {list(logits.shape)}")
-        draft = truncate(logits, config.support)
+        draft = truncate(logits, config.support, depth)
         plan = growth(draft, config)
         first = config.expansion(depth, 0)
         slots = fill(draft, plan, probe[:, first : first + frontier.tokens.shape[1]])

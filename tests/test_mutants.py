@@ -13,7 +13,7 @@ from reference.choose import Choose
 from reference.distributions import Array
 from reference.methods import METHODS as REFERENCE
 from reference.methods import Method
-from reference.rules import Rule
+from reference.rules import RULES, Rule
 from reference.rules.children import Children, Verdict, try_points
 from rheo.decoding import Pair, Sampler
 from rheo.methods import METHODS
@@ -97,7 +97,7 @@ def test_a_sampled_draft_verified_as_one_hot_is_lossless_and_so_no_mutant() -> N
         probe = () if children.probe is None else (children.probe,)
         return try_points(p, (*probe, *children.anchors, *children.fillers), choose, depth, first=0)
 
-    as_one_hot = Method(REFERENCE["rheo"].growth, Rule(points, REFERENCE["rheo"].rule.single_draw))
+    as_one_hot = Method(REFERENCE["rheo"].growth, Rule(points, RULES["probe_first"].single_draw))
     accepted = []
     for case in cases():
         law, _ = exact_law(case, as_one_hot)

@@ -10,6 +10,7 @@ import pytest
 from reference.choose import Site, bernoulli, inverse_cdf, reading
 from reference.distributions import exact, normalise, residual, temper, without
 from reference.methods import METHODS
+from reference.rules import RULES
 from reference.rules.children import Children
 from reference.truncation import truncate, weights_from_logits
 from rheo.config import Config
@@ -86,7 +87,7 @@ def test_residuals_by_hand() -> None:
 
 def test_a_probe_is_refused_by_the_rule_that_takes_everything_for_certain() -> None:
     children = Children((), 0, (), exact([1, 0]))
-    for form in (METHODS["topk"].rule.recursive, METHODS["topk"].rule.single_draw):
+    for form in (RULES["point_mass"].recursive, RULES["point_mass"].single_draw):
         with pytest.raises(ValueError, match="wastes"):
             form(exact([1, 0]), children, lambda weights, site: 0, 0)
 

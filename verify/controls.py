@@ -17,7 +17,7 @@ from reference.truncation import Draft
 from rheo.config import Config
 from verify.cases import Case
 from verify.classes import layered_trees, posterior_faults
-from verify.laws import compose, draft_of, exact_steps, target_of, total_variation
+from verify.laws import compose, draft_of, exact_stops, target_of, total_variation
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def judge(control: Control, case: Case, limit: int | None = None) -> Finding:
     """The law of a control on a case, from layered growth: a lossy one may not be grown lazily."""
     trees = list(layered_trees(draft_of(case), case.config, control.method, limit, control.order, control.fill))
     target_at = target_of(case)
-    law = compose(trees, exact_steps(target_at, control.method.rule))
+    law = compose(trees, exact_stops(target_at, control.method.rule))
     faults = posterior_faults(trees)
     tv = total_variation(law, target_at, case.config.depth + 1)
     return Finding(tv, None if faults is None else not faults)
@@ -85,7 +85,7 @@ def wrong_law(p: Array, children: Children, choose: Choose, depth: int) -> Verdi
 
 
 def _with_rule(recursive: Recursive) -> Method:
-    return Method(METHODS["rheo"].growth, Rule(recursive, METHODS["rheo"].rule.single_draw))
+    return Method(METHODS["rheo"].growth, Rule(recursive, probe_first.single_draw))
 
 
 CONTROLS: dict[str, Control] = {

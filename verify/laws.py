@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 
 from reference import lazy
@@ -11,10 +12,10 @@ from reference.choose import Choose
 from reference.distributions import Array, Number, temper
 from reference.growth import DraftAt
 from reference.methods import Method
-from reference.rules import Rule
+from reference.rules import Rule, TreeRule
 from reference.rules.children import Children
-from reference.tree import SlotPath, Tokens, Tree
-from reference.verification import TargetAt, recursive_step, survivors
+from reference.tree import SlotPath, TargetAt, Tokens, Tree
+from reference.verification import recursive_step, survivors
 from rheo.config import Config
 from verify.cases import Case
 from verify.enumeration import Outcome, enumerate_outcomes
@@ -22,6 +23,7 @@ from verify.enumeration import Outcome, enumerate_outcomes
 # What one node can do: (child's token or None, token emitted) -> probability.
 StepLaw = dict[tuple[int | None, int], Number]
 StepAt = Callable[[Tree, SlotPath, Tokens], StepLaw]
+StopsAt = Callable[[Tree], dict[Tokens, Number]]  # a tree -> what a round with it emits, with probabilities
 Classes = list[Outcome[Tree]]
 
 
@@ -84,6 +86,11 @@ def step_key(tokens: Tokens, children: Children) -> tuple[object, ...]:
     return tokens, children.anchors, children.probe, children.fillers
 
 
+def tree_key(tree: Tree) -> tuple[tuple[SlotPath, int], ...]:
+    """What the law of a round depends on, given its tree: the path and token of every kept node, in order."""
+    return tuple((node.path, node.token) for node in tree.nodes)
+
+
 def step_law(p: Array, children: Children, rule: Rule, depth: int) -> StepLaw:
     """The law of one verification step, by enumerating the recursive form of its rule."""
     if not (children.anchors or children.fillers) and children.probe is None:
@@ -94,27 +101,53 @@ def step_law(p: Array, children: Children, rule: Rule, depth: int) -> StepLaw:
     return law
 
 
-def compose(classes: Iterable[tuple[Number, Tree]], step_at: StepAt) -> Law:
-    """The law of a round: trees with their probabilities, and the law of every step down them."""
+def exact_stops(target_at: TargetAt, rule: Rule | TreeRule) -> StopsAt:
+    """What a round emits, given its tree, by any rule."""
+    if isinstance(rule, TreeRule):
+        return partial(leaps, rule=rule, target_at=target_at)
+    return partial(walks, step_at=exact_steps(target_at, rule))
+
+
+def walks(tree: Tree, step_at: StepAt) -> dict[Tokens, Number]:
+    """Every way down a tree, from the law of every step."""
+    stops: dict[Tokens, Number] = {}
+    frontier: list[tuple[SlotPath, Tokens, Number]] = [((), (), 1)]
+    while frontier:
+        path, tokens, reach = frontier.pop()
+        below = {node.token: node.path for node in tree.children(path)}
+        for (child, token), probability in step_at(tree, path, tokens).items():
+            emitted = (*tokens, token)
+            if child is None:
+                stops[emitted] = stops.get(emitted, 0) + reach * probability
+            else:
+                frontier.append((below[child], emitted, reach * probability))
+    return stops
+
+
+def leaps(tree: Tree, rule: TreeRule, target_at: TargetAt) -> dict[Tokens, Number]:
+    """Every place to stop in a tree and every token emitted there."""
+    tokens = {(): (), **{node.path: node.tokens for node in tree.nodes}}
+    return {
+        (*tokens[path], token): mass
+        for path, density in rule.stops(tree, target_at).items()
+        for token, mass in enumerate(density)
+        if mass > 0
+    }
+
+
+def compose(classes: Iterable[tuple[Number, Tree]], stops_at: StopsAt) -> Law:
+    """The law of a round: trees with their probabilities, and what a round emits given each."""
     stops: dict[Tokens, Number] = {}
     for mass, tree in classes:
-        frontier: list[tuple[SlotPath, Tokens, Number]] = [((), (), mass)]
-        while frontier:
-            path, tokens, reach = frontier.pop()
-            below = {node.token: node.path for node in tree.children(path)}
-            for (child, token), probability in step_at(tree, path, tokens).items():
-                emitted = (*tokens, token)
-                if child is None:
-                    stops[emitted] = stops.get(emitted, 0) + reach * probability
-                else:
-                    frontier.append((below[child], emitted, reach * probability))
+        for tokens, probability in stops_at(tree).items():
+            stops[tokens] = stops.get(tokens, 0) + mass * probability
     return Law(stops)
 
 
 def exact_law(case: Case, method: Method, limit: int | None = None) -> tuple[Law, Classes]:
     """The law of one round of a case, and the classes it was summed over."""
     classes = classes_of(draft_of(case), case.config, method, limit)
-    law = compose(((c.mass, c.result) for c in classes), exact_steps(target_of(case), method.rule))
+    law = compose(((c.mass, c.result) for c in classes), exact_stops(target_of(case), method.rule))
     return law, classes
 
 

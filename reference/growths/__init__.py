@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from reference.growths import rheo, topk
+from reference.growths import calibrated, rheo, topk
 from reference.slots import SlotPlan
 from reference.truncation import Draft
 from rheo.config import Config
 
 Growth = Callable[[Draft, Config], SlotPlan]
 
-GROWTHS: dict[str, Growth] = {"rheo": rheo.plan, "topk": topk.plan}
+GROWTHS: dict[str, Growth] = {"rheo": rheo.plan, "topk": topk.plan, "calibrated": calibrated.plan}

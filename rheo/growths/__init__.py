@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 from rheo.config import Config
-from rheo.growths import rheo, topk
+from rheo.growths import calibrated, rheo, topk
 from rheo.slots import SlotPlan
 from rheo.truncation import Draft
 
 Growth = Callable[[Draft, Config], SlotPlan]
 
-GROWTHS: dict[str, Growth] = {"rheo": rheo.plan, "topk": topk.plan}
+GROWTHS: dict[str, Growth] = {"rheo": rheo.plan, "topk": topk.plan, "calibrated": calibrated.plan}
