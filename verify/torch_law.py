@@ -77,7 +77,7 @@ def measure(
     reference = REFERENCE[method]
     if isinstance(reference.growth, Static):
         raise InconclusiveError(
-            f"{method}: torch is not driven through trees of fixed shape, only held to the reference"
+            f"{method}: torch is held to the reference, but not driven through trees of fixed shape"
         )
     player = Player(case, METHODS[method], precision.dtype, play)
     target_at = target_of(case)

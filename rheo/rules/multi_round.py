@@ -32,9 +32,10 @@ def _single_draw(p: Tensor, children: Children, coin: Tensor, repeats: bool) -> 
     inside, law = p.gather(-1, children.tail).double(), children.law.double()
     outside = p.scatter(-1, children.tail, 0.0).sum(-1, keepdim=True, dtype=torch.float64)
     chances = []
-    for token, exists in zip(children.probe.split(1, -1), (children.drawn > 0).split(1, -1), strict=True):
+    for token, drawn in zip(children.probe.unbind(-1), children.drawn.unbind(-1), strict=True):
+        exists = drawn.unsqueeze(-1) > 0
         total = outside + inside.sum(-1, keepdim=True)
-        own = children.tail == token
+        own = children.tail == token.unsqueeze(-1)
         ratio = (inside * own).sum(-1, keepdim=True) / (total * (law * own).sum(-1, keepdim=True))
         chances.append(torch.where(exists, ratio.clamp(max=1.0), 0.0))
         inside = torch.where(exists, remainder(inside, total * law), inside)
