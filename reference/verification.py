@@ -17,18 +17,21 @@ Step = Callable[[Array, Children, Rule, Choose, int], tuple[int | None, int]]
 
 
 def recursive_step(p: Array, children: Children, rule: Rule, choose: Choose, depth: int) -> tuple[int | None, int]:
-    """The paper's form: child after child against a running residual, then a draw from what is left."""
+    """The paper's form: child after child against a running residual, then a draw from what is left.
+
+    What is left holds no refused child, but for K-SEQ, whose factor is rounded: a child drawn there is accepted too.
+    """
     verdict = rule.recursive(p, children, choose, depth)
     if verdict.accepted is not None:
         return verdict.accepted, verdict.accepted
-    return None, choose(verdict.rest, Site("draw", depth))
+    token = choose(verdict.rest, Site("draw", depth))
+    return (token if token in children.tokens else None), token
 
 
 def single_draw_step(p: Array, children: Children, rule: Rule, choose: Choose, depth: int) -> tuple[int | None, int]:
     """The torch sampler's form, equal in law: one draw, which accepts the child whose token it is."""
     token = choose(rule.single_draw(p, children, choose, depth), Site("draw", depth))
-    proposed = (*children.anchors, *children.fillers, *(() if children.probe is None else (children.probe,)))
-    return (token if token in proposed else None), token
+    return (token if token in children.tokens else None), token
 
 
 def verify(tree: Tree, target_at: TargetAt, rule: Rule | TreeRule, choose: Choose, step: Step = recursive_step) -> Path:
@@ -72,4 +75,6 @@ def survivors(tree: Tree, path: SlotPath, vocab: int) -> Children:
         probe=probe,
         fillers=tuple(node.token for node in nodes if node.kind == "filler"),
         law=None if probe is None else tree.plans[path].law_over(vocab),
+        draws=tuple(node.token for node in nodes if node.kind == "draw"),
+        laws=tuple(tree.laws[node.path] for node in nodes if node.kind == "draw"),
     )

@@ -68,8 +68,17 @@ class Config:
 
     @property
     def decisions(self) -> int:
-        """Uniforms that one round reads: probes, a coin a depth, and a draw a depth and at the end."""
-        return self.expansions + 2 * self.depth + 1
+        """Uniforms of one round: for growth, a coin a depth, and a draw a depth and at the end."""
+        return self.draws + 2 * self.depth + 1
+
+    @property
+    def draws(self) -> int:
+        """Uniforms that growth may read: one an expansion, or, in a tree of fixed shape, one a drafted node."""
+        return max(self.expansions, self.budget)
+
+    def column(self, draw: int) -> int:
+        """Where growth's uniform `draw` stands among a round's numbers: from `expansions` on, behind all others."""
+        return draw if draw < self.expansions else draw + 2 * self.depth + 1
 
     def expansion(self, depth: int, rank: int) -> int:
         """Position among the expansions of the rank-th best node expanded at a depth (root: 0, 0)."""

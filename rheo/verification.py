@@ -121,14 +121,14 @@ def survivors(tree: Tree, dtype: torch.dtype) -> Children:
     support = tree.support.flatten(0, 1).index_select(0, where)
     law = tree.tail_law.flatten(0, 1).index_select(0, where)
     # Every anchor and probe writes its token at its row and slot; fillers and padding write behind the end.
-    width = m + 1
+    width = m + tree.drawn
     slots = torch.full((n, (nodes + 1) * width + 1), -1, device=device)
     place = torch.where(tree.occupied & (tree.slots < width), tree.parents * width + tree.slots, (nodes + 1) * width)
     slots = slots.scatter_(1, place, tree.tokens)[:, :-1].reshape(rows, width)
     anchors, probe = slots[:, :m], slots[:, m:]
     tail = support[:, m : m + law.shape[1]]
-    law = torch.where(probe >= 0, law, 0.0)
-    drawn = torch.where(tail == probe, law, 0.0).sum(-1, keepdim=True)
+    law = torch.where(probe[:, :1] >= 0, law, 0.0)  # where one was drawn, so was the first
+    drawn = torch.where(tail.unsqueeze(1) == probe.unsqueeze(-1), law.unsqueeze(1), 0.0).sum(-1)
     return Children(anchors, probe.clamp(min=0), drawn, tail, law.to(dtype))
 
 

@@ -12,7 +12,7 @@ from properties import bounds, profiles
 from properties.strategies import Parent, cases, parents
 from reference.choose import Choose
 from reference.distributions import Array, exact, normalise
-from reference.methods import METHODS, PAPER, Method
+from reference.methods import METHODS, PAPER, SLOTTED, Method
 from reference.rules import Rule, probe_first
 from reference.rules.children import Children, Verdict
 from rheo.config import Config
@@ -22,7 +22,7 @@ from verify.counterexamples import counterexample
 
 pytestmark = pytest.mark.exact
 
-METHOD = st.sampled_from(sorted(METHODS))
+METHOD = st.sampled_from(SLOTTED)
 WITH_PROBE = st.sampled_from(("rheo", "rrsw"))
 WRONG_LAW = CONTROLS["wrong-law"].method
 PARENT = Parent(normalise(exact([3, 2, 1, 1])), exact([4, 1, 3, 2]), Config(1, 2, support=None), (0, 0, 0))

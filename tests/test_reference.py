@@ -9,7 +9,7 @@ import pytest
 
 from reference.choose import Site, bernoulli, inverse_cdf, reading
 from reference.distributions import exact, normalise, residual, temper, without
-from reference.methods import METHODS
+from reference.growths import rheo
 from reference.rules import RULES
 from reference.rules.children import Children
 from reference.truncation import truncate, weights_from_logits
@@ -51,18 +51,18 @@ def test_only_a_logit_of_minus_infinity_is_weight_zero() -> None:
 
 def test_slots_of_a_parent_by_hand() -> None:
     draft = truncate(exact([8, 6, 3, 3]), None)
-    plan = METHODS["rheo"].growth(draft, Config(anchors=1, slots=3, support=None))
+    plan = rheo.plan(draft, Config(anchors=1, slots=3, support=None))
     assert (plan.anchors.tolist(), plan.tail.tolist()) == ([0], [1, 2, 3])
     assert plan.proxy == F(8, 20)
     assert plan.tail_law.tolist() == [F(1, 2), F(1, 4), F(1, 4)]
-    assert METHODS["rheo"].growth(draft, Config(anchors=2, slots=3, support=None)).proxy == F(6, 20)
-    assert METHODS["rheo"].growth(draft, Config(anchors=3, slots=4, support=None)).proxy == F(3, 20)
-    assert METHODS["rheo"].growth(draft, Config(anchors=0, slots=3, support=None)).proxy == F(8, 20)
+    assert rheo.plan(draft, Config(anchors=2, slots=3, support=None)).proxy == F(6, 20)
+    assert rheo.plan(draft, Config(anchors=3, slots=4, support=None)).proxy == F(3, 20)
+    assert rheo.plan(draft, Config(anchors=0, slots=3, support=None)).proxy == F(8, 20)
 
 
 @pytest.mark.parametrize("anchors", [2, 3])
 def test_a_support_without_a_tail_has_neither_probe_nor_fillers(anchors: int) -> None:
-    plan = METHODS["rheo"].growth(truncate(exact([3, 0, 1]), None), Config(anchors=anchors, slots=4, support=None))
+    plan = rheo.plan(truncate(exact([3, 0, 1]), None), Config(anchors=anchors, slots=4, support=None))
     assert plan.proxy is None
     assert plan.anchors.tolist() == [0, 2]
 

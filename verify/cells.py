@@ -16,7 +16,7 @@ import numpy as np
 
 from reference.choose import Site
 from reference.distributions import Array
-from reference.growths import Growth
+from reference.growth import Growth, TreeGrowth
 from reference.rules import Rule, TreeRule
 from reference.rules.children import Children
 from reference.slots import SlotPlan
@@ -95,6 +95,12 @@ def with_exact_plans(tree: Tree, case: Case, growth: Growth) -> Tree:
         return growth(truncate(draft_at(tokens[path]), case.config.support, len(path)), case.config)
 
     return Tree(tree.nodes, {path: plan(path) for path in tree.plans})
+
+
+def regrown(growth: TreeGrowth, decisions: tuple[Decision, ...], case: Case) -> Tree:
+    """The tree that the same decisions make of the case's own drafts, where a growth has no slots to rank."""
+    taken = iter(decisions)
+    return growth.grow(draft_of(case), case.config, lambda weights, site: next(taken).index)
 
 
 def probes_of(tree: Tree, decisions: tuple[Decision, ...]) -> tuple[Probe, ...]:

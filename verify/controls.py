@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from reference.choose import Choose
 from reference.distributions import Array, Number, without
 from reference.growth import Fill, Order
+from reference.growths import rheo
 from reference.methods import METHODS, Method
 from reference.order import comparable, total_order
 from reference.rules import Recursive, Rule, probe_first
@@ -64,7 +65,7 @@ def token_order(node: Node) -> tuple[object, int, tuple[int, ...]]:
 
 def high_proxy(draft: Draft, config: Config) -> SlotPlan:
     """A proxy that may outrank later anchors, which RRSw verifies first."""
-    plan = METHODS["rrsw"].growth(draft, config)
+    plan = rheo.plan(draft, config)
     return plan if plan.proxy is None else replace(plan, proxy=max(plan.proxy, plan.tail_scores.sum()))
 
 

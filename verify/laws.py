@@ -11,14 +11,16 @@ from reference import lazy
 from reference.choose import Choose
 from reference.distributions import Array, Number, temper
 from reference.growth import DraftAt
+from reference.growths.static import Static
 from reference.methods import Method
 from reference.rules import Rule, TreeRule
 from reference.rules.children import Children
 from reference.tree import SlotPath, TargetAt, Tokens, Tree
 from reference.verification import recursive_step, survivors
 from rheo.config import Config
+from rheo.shapes import families
 from verify.cases import Case
-from verify.enumeration import Outcome, enumerate_outcomes
+from verify.enumeration import Outcome, TooManyOutcomesError, enumerate_outcomes
 
 # What one node can do: (child's token or None, token emitted) -> probability.
 StepLaw = dict[tuple[int | None, int], Number]
@@ -83,7 +85,8 @@ def exact_steps(target_at: TargetAt, rule: Rule) -> StepAt:
 
 def step_key(tokens: Tokens, children: Children) -> tuple[object, ...]:
     """What the law of a step depends on, for one case and method."""
-    return tokens, children.anchors, children.probe, children.fillers
+    laws = tuple(tuple(law) for law in children.laws)
+    return tokens, children.anchors, children.probe, children.fillers, children.draws, laws
 
 
 def tree_key(tree: Tree) -> tuple[tuple[SlotPath, int], ...]:
@@ -93,7 +96,7 @@ def tree_key(tree: Tree) -> tuple[tuple[SlotPath, int], ...]:
 
 def step_law(p: Array, children: Children, rule: Rule, depth: int) -> StepLaw:
     """The law of one verification step, by enumerating the recursive form of its rule."""
-    if not (children.anchors or children.fillers) and children.probe is None:
+    if not children.tokens:
         return {(None, token): mass for token, mass in enumerate(p) if mass > 0}
     law: StepLaw = {}
     for outcome in enumerate_outcomes(lambda choose: recursive_step(p, children, rule, choose, depth)):
@@ -145,10 +148,50 @@ def compose(classes: Iterable[tuple[Number, Tree]], stops_at: StopsAt) -> Law:
 
 
 def exact_law(case: Case, method: Method, limit: int | None = None) -> tuple[Law, Classes]:
-    """The law of one round of a case, and the classes it was summed over."""
+    """The law of one round of a case, and the classes it was summed over.
+
+    TooManyOutcomesError beyond `limit` classes.
+    """
+    if isinstance(method.growth, Static) and isinstance(method.rule, Rule):
+        return static_law(case, method.growth, method.rule, limit)
     classes = classes_of(draft_of(case), case.config, method, limit)
     law = compose(((c.mass, c.result) for c in classes), exact_stops(target_of(case), method.rule))
     return law, classes
+
+
+def static_law(case: Case, growth: Static, rule: Rule, limit: int | None = None) -> tuple[Law, Classes]:
+    """The law of a round whose tree has a shape of its own: children are drawn where verification comes by.
+
+    A class is then a node, the way to it and what its children are; the rest of the tree is integrated out.
+    """
+    target_at, draft_at = target_of(case), draft_of(case)
+    families_of = families(growth.shape(case.config))
+    step_at = exact_steps(target_at, rule)
+    stops: dict[Tokens, Number] = {}
+    classes: Classes = []
+    reached: dict[tuple[SlotPath, Tokens], Number] = {((), ()): 1}
+    while reached:
+        below: dict[tuple[SlotPath, Tokens], Number] = {}
+        for (path, tokens), reach in reached.items():
+
+            def draw(choose: Choose, path: SlotPath = path, tokens: Tokens = tokens) -> Tree:
+                family = families_of.get(path, range(0))
+                return growth.children(draft_at, case.config, path, tokens, family, choose)
+
+            for outcome in enumerate_outcomes(draw):
+                if limit is not None and len(classes) >= limit:
+                    raise TooManyOutcomesError(f"more than {limit} outcomes")
+                tree = outcome.result
+                classes.append(Outcome(reach * outcome.mass, tree, outcome.decisions))
+                for (child, token), chance in step_at(tree, path, tokens).items():
+                    mass, emitted = reach * outcome.mass * chance, (*tokens, token)
+                    if child is None:
+                        stops[emitted] = stops.get(emitted, 0) + mass
+                    else:
+                        node = next(node for node in tree.children(path) if node.token == child)
+                        below[node.path, emitted] = below.get((node.path, emitted), 0) + mass
+        reached = below
+    return Law(stops), classes
 
 
 def total_variation(law: Law, target_at: TargetAt, length: int) -> Number:

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 
 from reference.distributions import Array, Number
-from reference.growth import DraftAt
-from reference.growths import Growth
+from reference.growth import DraftAt, Growth, TreeGrowth
+from reference.growths.static import Static
 from reference.methods import METHODS as REFERENCE
 from reference.rules import TreeRule
 from reference.tree import SlotPath, Tokens, Tree
@@ -27,8 +27,8 @@ from rheo.decoding import play_round
 from rheo.methods import METHODS
 from verify.boundaries import HALVINGS, Boundary, Class, Key, inner, locate, probe_boundaries, query_of, step_boundaries
 from verify.cases import Case
-from verify.cells import ONE_BELOW, Stop, Turn, by_coin, probes_of, walk, with_exact_plans
-from verify.enumeration import Outcome
+from verify.cells import ONE_BELOW, Stop, Turn, by_coin, probes_of, regrown, walk, with_exact_plans
+from verify.enumeration import InconclusiveError, Outcome
 from verify.laws import Law, StepLaw, classes_of, compose, step_key, target_of, tree_key, walks
 from verify.player import Player, Query
 from verify.precision import Precision
@@ -70,8 +70,15 @@ class Trial:
 def measure(
     case: Case, method: str, precision: Precision, limit: int | None = None, play: PlayRound = play_round
 ) -> Measured:
-    """Drive the torch sampler through a case. TooManyOutcomesError beyond `limit` classes."""
+    """Drive the torch sampler through a case. TooManyOutcomesError beyond `limit` classes.
+
+    InconclusiveError where a tree has a fixed shape: its coins have as many sides as a node has children.
+    """
     reference = REFERENCE[method]
+    if isinstance(reference.growth, Static):
+        raise InconclusiveError(
+            f"{method}: torch is held to the reference, but not driven through trees of fixed shape"
+        )
     player = Player(case, METHODS[method], precision.dtype, play)
     target_at = target_of(case)
     classes = [
@@ -141,9 +148,12 @@ def measure(
     )
 
 
-def class_of(outcome: Outcome[Tree], case: Case, growth: Growth) -> Class:
+def class_of(outcome: Outcome[Tree], case: Case, growth: Growth | TreeGrowth) -> Class:
     """A class named by float scores, with its laws in Fractions."""
-    tree = with_exact_plans(outcome.result, case, growth)
+    if isinstance(growth, TreeGrowth):
+        tree = regrown(growth, outcome.decisions, case)
+    else:
+        tree = with_exact_plans(outcome.result, case, growth)
     return Class(tree, probes_of(tree, outcome.decisions))
 
 

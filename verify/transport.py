@@ -16,7 +16,7 @@ import networkx as nx
 import numpy as np
 
 from reference.distributions import Array, Number
-from reference.growth import ROOT, place
+from reference.growth import ROOT, TreeGrowth, place
 from reference.methods import Method
 from reference.rules import Rule, TreeRule
 from reference.slots import SlotPlan, drawn_slots, leading_slots
@@ -31,7 +31,9 @@ CandidateSets = Mapping[frozenset[int], Number]  # tokens of a node's surviving 
 
 
 def slot_plan(draft_weights: Array, config: Config, method: Method) -> SlotPlan:
-    """What the method proposes under a node with untempered draft weights [vocab]."""
+    """What the method proposes under a node with untempered draft weights [vocab]. ValueError if it has no slots."""
+    if isinstance(method.growth, TreeGrowth):
+        raise ValueError("this growth has no slots")
     return method.growth(truncate(draft_weights, config.support), config)
 
 

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from reference.choose import Choose
 from reference.distributions import Array
-from reference.rules import point_mass, probe_first, rrsw, transport
+from reference.rules import k_seq, multi_round, point_mass, probe_first, rrsw, transport
 from reference.rules.children import Children, Verdict
 from reference.tree import SlotPath, TargetAt, Tree
 
@@ -60,5 +60,7 @@ RULES: dict[str, Rule] = {
     "probe_first": Rule(probe_first.recursive, probe_first.single_draw),
     "rrsw": Rule(rrsw.recursive, rrsw.single_draw),
     "point_mass": Rule(point_mass.recursive, point_mass.single_draw),
+    "multi_round": Rule(multi_round.recursive, multi_round.single_draw),
+    "k_seq": Rule(k_seq.recursive, k_seq.single_draw),
 }
 TREE_RULES: dict[str, TreeRule] = {"transport": TreeRule(transport.stops)}

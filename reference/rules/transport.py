@@ -32,9 +32,11 @@ def stops(tree: Tree, target_at: TargetAt) -> dict[SlotPath, Array]:
 
 
 def proposal(tree: Tree, node: Node, like: Array) -> Array:
-    """The law [vocab] that a node's token was drawn from: q~ if it is a probe, else all mass on the token."""
+    """The law [vocab] that a node's token was drawn from, given all before it; all mass on it where none was drawn."""
     if node.kind == "probe":
         return tree.plans[node.path[:-1]].law_over(len(like))
+    if node.kind == "draw":
+        return tree.laws[node.path]
     point = 0 * like
     point[node.token] = 1 + point[node.token]
     return point

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from rheo.rules import point_mass, probe_first, rrsw, transport
+from rheo.rules import k_seq, multi_round, point_mass, probe_first, rrsw, transport
 from rheo.rules.children import Children
 from rheo.rules.stops import Stops
 from rheo.tree import Tree
@@ -31,5 +31,8 @@ RULES: dict[str, Rule] = {
     "probe_first": probe_first.single_draw,
     "rrsw": rrsw.single_draw,
     "point_mass": point_mass.single_draw,
+    "multi_round": multi_round.independent,
+    "multi_round_distinct": multi_round.distinct,
+    "k_seq": k_seq.single_draw,
 }
 TREE_RULES: dict[str, TreeRule] = {"transport": TreeRule(transport.stops)}
