@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from rheo.decoding import Sampler, play_round
+from rheo.decoding import Pair, Sampler, play_round
 from rheo.models.causal import context_limit
 from rheo.models.drafters import Drafter, Drafting
 from rheo.models.target import Target
 from rheo.processors import Processor
 from rheo.tree import Frontier, Path, Tree
-from rheo.uniforms import draw_uniforms
+from rheo.uniforms import Uniforms, draw_uniforms
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -26,6 +26,7 @@ RESIDUAL, BONUS = 3, 4
 ORIGINS = ("anchor", "probe", "filler", "residual", "bonus")  # by number; the first three are a tree's kinds
 
 Stop = Callable[[list[int]], bool]  # the tokens generated so far -> whether the last of them ends the request
+Play = Callable[[Sampler, Pair, Uniforms], tuple[Tree, Path]]  # one round, as `play_round`
 
 
 @dataclass(frozen=True)
@@ -79,16 +80,18 @@ def generate(
     prompts: Sequence[Sequence[int]],
     seeds: Sequence[int],
     limits: Limits,
+    play: Play | None = None,
 ) -> Iterator[Round]:
     """The rounds of N prompts of token ids, on the model's device; requests that ended take no part in later rounds.
 
-    seeds: one a prompt, 64 bits; a request's randomness depends on its own seed alone.
+    seeds: one a prompt, 64 bits; a request's randomness depends on its own seed alone. play: what plays a round, for
+    whoever times it or looks inside; its tree and path must be those of the pair's last calls.
     ValueError at once for no prompts, an empty one, one with unknown tokens or without room in the target's context,
     seeds that do not match, no new tokens, or a processor that needs a token's path. With the first round come the
     errors of `Target` and of the drafter's `start`.
     """
     _check(model, sampler.process, prompts, seeds, limits)
-    return _rounds(model, drafter, sampler, prompts, seeds, limits)
+    return _rounds(model, drafter, sampler, prompts, seeds, limits, play or play_round)
 
 
 def _rounds(
@@ -98,6 +101,7 @@ def _rounds(
     prompts: Sequence[Sequence[int]],
     seeds: Sequence[int],
     limits: Limits,
+    play: Play,
 ) -> Iterator[Round]:
     device, limit = model.device, context_limit(model)
     room = [None if limit is None else limit - len(prompt) for prompt in prompts]
@@ -108,7 +112,7 @@ def _rounds(
     active = list(range(len(prompts)))
     for index in count():
         uniforms = draw_uniforms(sampler.config, [seeds[i] for i in active], index, device)
-        tree, path = play_round(sampler, _Pair(target, drafting), uniforms)
+        tree, path = play(sampler, _Pair(target, drafting), uniforms)
         tokens, ends = [], []
         for i, row, length in zip(active, path.tokens.tolist(), path.lengths.tolist(), strict=True):
             before = len(generated[i])
