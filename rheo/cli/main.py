@@ -14,6 +14,7 @@ _COMMANDS = {
     "verify": "Take cases through every check and give one verdict.",
     "compare": "What a change did to acceptance and verdicts.",
     "audit": "Judge the tokens that an engine emitted, from its traces.",
+    "rescore": "Write the probabilities that an audit needs, for emitted text.",
     "nightly": "Judge a sampler by fresh seeds, night after night.",
     "report": "Turn the JSON of a run into one HTML page.",
     "record": "Turn a real target and draft into a case file.",

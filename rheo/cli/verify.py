@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rheo.cli.options import SECONDS, SHARE
+from rheo.cli.verify_models import OPTIONS as MODELS_OPTIONS
+from rheo.cli.verify_models import SHARED, models_options, request_from, verify_models
 from rheo.files import require_writable, write_text
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--dask", metavar="ADDRESS", help="A dask.distributed scheduler to sample on.")
 @click.option("--checkpoint", type=_FILE, help="Keep the progress here, and go on from it if it exists.")
 @click.option("--replay", type=_FILE, help="Play the lossy trial of this file again.")
+@models_options
 def verify(cases: tuple[str, ...], json_path: Path | None, failures: Path, **asked: Any) -> int:
     """Take the packaged cases, or each CASE file, through the exact and parity checks of both implementations.
 
@@ -54,27 +57,43 @@ def verify(cases: tuple[str, ...], json_path: Path | None, failures: Path, **ask
 
     With --sampler: sample sequences of it on a battery of toys, or on those of CASE files, and say whether they are
     the target's, with error rates stated beforehand.
+
+    With --target and --draft: sample tokens on a real model and say whether they are the target's, by the
+    probabilities of an independent forward.
     """
+    models = {name: asked.pop(name) for name in MODELS_OPTIONS}
+    if _given("target") or _given("draft"):
+        _refuse(lambda name: name not in (*MODELS_OPTIONS, *SHARED, "json_path"), "is not for --target and --draft")
+        _require_different(json_path, asked["checkpoint"])
+        return verify_models(request_from({**models, **{name: asked[name] for name in SHARED}, "json_path": json_path}))
+    _refuse(lambda name: name in MODELS_OPTIONS, "is for --target and --draft")
     if asked["sampler"] is None and asked["replay"] is None:
         _refuse(lambda name: name not in ("cases", "json_path", "failures"), "is for --sampler")
         return _verify_cases(cases, json_path, failures)
     if asked["replay"] is not None:
         _refuse(lambda name: name in ("cases", "config", "toys", "tv", "alpha", "beta", "seed"), "comes from --replay")
-    outputs = [path.resolve() for path in (json_path, asked["checkpoint"]) if path is not None]
-    if len(set(outputs)) < len(outputs):
-        raise click.UsageError(f"--json and --checkpoint are the same file {json_path}")
+    _require_different(json_path, asked["checkpoint"])
     from rheo.cli.sampler import Request, settings_from, verify_sampler
 
     settings = settings_from(asked.pop("config"))
     return verify_sampler(Request(cases=cases, settings=settings, json_path=json_path, failures=failures, **asked))
 
 
+def _require_different(json_path: Path | None, checkpoint: Path | None) -> None:
+    if json_path is not None and checkpoint is not None and json_path.resolve() == checkpoint.resolve():
+        raise click.UsageError(f"--json and --checkpoint are the same file {json_path}")
+
+
+def _given(name: str) -> bool:
+    return click.get_current_context().get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+
+
 def _refuse(affected: Callable[[str], bool], reason: str) -> None:
     """UsageError for an option or argument that would have no effect."""
     context = click.get_current_context()
     for option in context.command.params:
-        given = context.get_parameter_source(option.name or "") is click.core.ParameterSource.COMMANDLINE
-        if given and affected(option.name or "") and context.params.get(option.name or "") != ():
+        name = option.name or ""
+        if _given(name) and affected(name) and context.params.get(name) != ():
             raise click.UsageError(f"{'CASE' if option.name == 'cases' else option.opts[0]} {reason}")
 
 
