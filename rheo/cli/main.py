@@ -17,6 +17,7 @@ _COMMANDS = {
     "nightly": "Judge a sampler by fresh seeds, night after night.",
     "report": "Turn the JSON of a run into one HTML page.",
     "record": "Turn a real target and draft into a case file.",
+    "generate": "Generate text, drafted and verified.",
     "bench": "Measure what the sampler costs.",
 }
 BAD_INPUT, INCONCLUSIVE, INTERRUPTED = 2, 3, 130
