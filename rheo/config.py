@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
+
+from rheo.calibration import Calibration
 
 
 class ConfigError(ValueError):
@@ -32,6 +34,7 @@ class Config:
     budget: R, drafted nodes kept after reranking (the root is not counted).
     support: S, draft tokens kept by truncation; None keeps the whole vocabulary.
     temperature: T, 0 or from 1e-30 to 1e30; 0 means argmax. A Fraction whose inverse is an integer keeps laws exact.
+    calibration: what slots are worth, for growths that go by it.
 
     Raises ConfigError naming the first setting outside its domain.
     """
@@ -43,6 +46,7 @@ class Config:
     budget: int = 59
     support: int | None = 128
     temperature: Fraction | float = Fraction(1)
+    calibration: Calibration = field(default_factory=Calibration)
 
     def __post_init__(self) -> None:
         for key, least in _LEAST.items():
@@ -99,4 +103,4 @@ def _require_integer(key: str, value: object, least: int) -> None:
         raise ConfigError(key, f"must be at least {least}, got {value}")
 
 
-CONFIG_KEYS = tuple(field.name for field in fields(Config))
+CONFIG_KEYS = tuple(each.name for each in fields(Config) if each.name != "calibration")  # single numbers

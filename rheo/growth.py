@@ -99,7 +99,7 @@ def drafts_of(drafter: Drafter, frontier: Frontier, config: Config) -> Draft:
     logits = drafter(frontier)
     if logits.ndim != 3 or logits.shape[:2] != frontier.tokens.shape:
         raise ValueError(f"draft logits must be {[*frontier.tokens.shape, 'V']}, got {list(logits.shape)}")
-    return truncate(logits, config.support)
+    return truncate(logits, config.support, frontier.depth)
 
 
 def _rerank(layers: list[_Layer], config: Config, anchors: int) -> Tree:

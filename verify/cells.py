@@ -92,7 +92,7 @@ def with_exact_plans(tree: Tree, case: Case, growth: Growth) -> Tree:
     tokens = {(): (), **{node.path: node.tokens for node in tree.nodes}}
 
     def plan(path: SlotPath) -> SlotPlan:
-        return growth(truncate(draft_at(tokens[path]), case.config.support), case.config)
+        return growth(truncate(draft_at(tokens[path]), case.config.support, len(path)), case.config)
 
     return Tree(tree.nodes, {path: plan(path) for path in tree.plans})
 

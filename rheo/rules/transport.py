@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from rheo.distributions import counting
+from rheo.distributions import counting, softmax
 from rheo.rules.stops import Stops
 from rheo.tree import PROBE, Tree
 
@@ -33,14 +33,14 @@ def stops(tree: Tree, logits: Tensor) -> Stops:
     whose logits rule out every token keeps its share and has no weights.
     """
     n = len(logits)
-    weights = torch.exp(logits - logits.amax(-1, keepdim=True))
+    weights = softmax(logits)
     expanded = (tree.expansion >= 0).unsqueeze(-1)
     where = tree.expansion.clamp(min=0) + counting(n, logits.device, step=tree.support.shape[1]).unsqueeze(-1)
     tokens = tree.support.flatten(0, 1)[where]
     found = weights.gather(-1, tokens)
     weights.scatter_(-1, tokens, found.masked_fill(expanded, 0.0))
     inside = found.double().masked_fill(~expanded, 0.0)
-    outside = weights.sum(-1, dtype=torch.float64)
+    outside = weights.sum(-1).double()  # summed as float64 a row would be copied first
     total = outside + inside.sum(-1)
     usable = total > 0
     left = torch.where(usable.unsqueeze(-1), inside / total.unsqueeze(-1), 0.0)
