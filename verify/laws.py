@@ -85,7 +85,7 @@ def exact_steps(target_at: TargetAt, rule: Rule) -> StepAt:
 
 def step_key(tokens: Tokens, children: Children) -> tuple[object, ...]:
     """What the law of a step depends on, for one case and method."""
-    laws = tuple(tuple(law) for law in children.laws)
+    laws = tuple(tuple(law) for law in (children.law, *children.laws) if law is not None)
     return tokens, children.anchors, children.probe, children.fillers, children.draws, laws
 
 
