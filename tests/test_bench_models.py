@@ -136,7 +136,7 @@ def test_the_baseline_draws_as_a_round_of_point_masses_does(models: Models) -> N
     sampler = Sampler(replace(CONFIG, temperature=1.0), METHODS["topk"])
     for seed in range(8):
         first = [
-            next(generate(models.target, drafter, sampler, [PROMPTS[2]], [seed], Limits(1), play)).tokens
+            next(generate(models.target, drafter, sampler, [PROMPTS[2]], [seed], Limits(1), play=play)).tokens
             for drafter, play in ((NoDrafter(), play_token), (models.drafter, None))
         ]
         assert first[0] == first[1]
