@@ -23,7 +23,7 @@ class NoDrafter:
     def start(self, contexts: Tensor, lengths: Tensor, features: Tensor) -> NoDrafter:  # noqa: ARG002
         return self
 
-    def draft(self, frontier: Frontier) -> Tensor:
+    def draft(self, frontier: Frontier) -> Tensor:  # noqa: ARG002
         raise AssertionError("nothing is drafted")
 
     def accept(self, tree: Tree, path: Path, features: Tensor) -> None:

@@ -66,7 +66,7 @@ class Watched:
 
 
 def marker(device: torch.device) -> Callable[[], Mark]:
-    """What notes the time. On cuda an event in the stream: waiting for the device at every call would slow the round."""
+    """What notes the time: on cuda an event in the stream, since waiting at every call would slow the round."""
     return _event if device.type == "cuda" else time.perf_counter
 
 
@@ -91,6 +91,6 @@ def wait(device: torch.device) -> None:
 
 
 def _event() -> Mark:
-    event = torch.cuda.Event(enable_timing=True)
+    event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
     event.record()
     return event

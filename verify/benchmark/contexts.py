@@ -7,21 +7,17 @@ the rounds of all begin.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from rheo.decoding import Pair, Sampler
-from rheo.growth import grow
-from rheo.growths import Growth
+from rheo.decoding import Pair, Sampler, play_round
 from rheo.methods import METHODS
 from rheo.models.generation import Limits, generate
-from rheo.processors import temperature
 from rheo.tree import Path, Tree
 from rheo.uniforms import Uniforms, draw_uniforms
-from rheo.verification import verify
 from verify.benchmark import depth_one, expected
 from verify.benchmark.clock import Watched, between, marker
 from verify.benchmark.plan import BASE, Plan, Variant, variants
@@ -30,19 +26,19 @@ from verify.benchmark.texts import Models, Record, target_law
 
 @dataclass(frozen=True)
 class Drafted:
-    """One tree at a context: who verifies it, and what is known about it; draft and growth in seconds."""
+    """One tree at a context: the methods that draft it, one's path, and what was seen; draft and growth in seconds."""
 
     variant: Variant
     methods: tuple[str, ...]
     tree: Tree
+    path: Path
     watched: Watched
     draft: float
     growth: float
 
 
 def compare(models: Models, plan: Plan, prompt: Sequence[int], at_temperature: float, seed: int) -> Record:
-    """Draft and read every variant's trees at up to plan.contexts round starts of one text. ValueError as `generate`."""
-    config = replace(plan.config, temperature=at_temperature)
+    """Every variant's trees at up to plan.contexts round starts of one text. ValueError as `generate`."""
     todo = variants(plan, at_temperature)
     stride = plan.max_new_tokens / plan.contexts
     starts: list[int] = []
@@ -51,44 +47,39 @@ def compare(models: Models, plan: Plan, prompt: Sequence[int], at_temperature: f
 
     def play(sampler: Sampler, pair: Pair, uniforms: Uniforms) -> tuple[Tree, Path]:
         index = len(emitted) - 1
-        method = METHODS[plan.drafted[index % len(plan.drafted)]]
-        groups = [(v, growth, names) for v in todo for growth, names in v.groups]
+        turn = plan.drafted[index % len(plan.drafted)]
         due = sum(emitted) >= len(starts) * stride and len(starts) < plan.contexts
+        groups = [(variant, names) for variant in todo for names in variant.groups]
         # The tree that the text goes on with comes last: the pair's caches are then those of its round.
-        last = [(v, g, names) for v, g, names in groups if v.name == BASE and g is method.growth]
-        others = [group for group in groups if group not in last] if due else []
-        drafted = [_draft(pair, group, seed, index, uniforms) for group in (*others, *last)]
+        last = next(group for group in groups if group[0].name == BASE and turn in group[1])
+        others = [group for group in groups if group is not last] if due else []
+        looks = []
+        for variant, names in (*others, last):
+            # Equal configurations draw with equal uniforms.
+            own = draw_uniforms(variant.config, [seed], index, uniforms.probe.device)
+            drafted = _draft(pair, variant, names, turn if turn in names else names[0], own)
+            looks += [_look(drafted)] if due else []
         if due:
             starts.append(sum(emitted))
-            found.append({"first": index == 0, "trees": [_look(each) for each in drafted]})
-        tree, logits = drafted[-1].tree, drafted[-1].watched.seen[0]
-        path = verify(tree, logits, uniforms, temperature(config.temperature), method.rule)
-        emitted.append(int(path.lengths[0]))
-        return tree, path
+            found.append({"first": index == 0, "trees": looks})
+        emitted.append(int(drafted.path.lengths[0]))
+        return drafted.tree, drafted.path
 
-    sampler = Sampler(config, METHODS[plan.drafted[0]])
-    for _ in generate(models.target, models.drafter, sampler, [prompt], [seed], _limits(models, plan), play):
+    sampler = Sampler(todo[0].config, METHODS[plan.drafted[0]])  # every round is played by another
+    limits = Limits(plan.max_new_tokens, models.eos)
+    for _ in generate(models.target, models.drafter, sampler, [prompt], [seed], limits, play):
         pass
     return {"starts": starts, "variants": _variants(todo, found), "depth_one": _nodes(found)}
 
 
-def _limits(models: Models, plan: Plan) -> Limits:
-    return Limits(plan.max_new_tokens, models.eos)
-
-
-def _draft(
-    pair: Pair, group: tuple[Variant, Growth, tuple[str, ...]], seed: int, index: int, uniforms: Uniforms
-) -> Drafted:
-    """Grow one tree and read it. Equal configurations draw with equal uniforms."""
-    variant, growth, names = group
-    own = draw_uniforms(variant.config, [seed], index, uniforms.probe.device)
+def _draft(pair: Pair, variant: Variant, names: tuple[str, ...], method: str, uniforms: Uniforms) -> Drafted:
+    """Play a round by one of the methods that draft the same tree."""
     watched = Watched(pair, marker(uniforms.probe.device))
     begin = watched.mark()
-    tree = grow(watched.draft, own.probe, variant.config, growth)
-    end = watched.mark()
-    watched.target(tree)
+    tree, path = play_round(Sampler(variant.config, METHODS[method]), watched, uniforms)
     draft = sum(between(*call) for call in watched.drafts)
-    return Drafted(variant, names, tree, watched, draft, between(begin, end) - draft)
+    grown = between(begin, watched.targets[0][0])
+    return Drafted(variant, names, tree, path, watched, draft, grown - draft)
 
 
 @torch.inference_mode()
@@ -136,7 +127,7 @@ def _probe(tree: Tree, p: Tensor, reach: Tensor | None) -> Record | None:
     if tree.tail_law.shape[-1] == 0 or reach is None:
         return None
     probes = expected.probes_of(tree, p)
-    parents = tree.parents[tree.occupied].unique()
+    parents = set(tree.parents[tree.occupied].tolist())
     weight = torch.where(probes.there, reach, 0.0)
     return {
         "parents": len(parents),

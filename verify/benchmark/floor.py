@@ -1,4 +1,4 @@
-"""How far two right forwards are apart: p over a tree, and p from one token after the other without any of our masks."""
+"""How far two right forwards are apart: p over a tree, and p token by token without any mask of ours."""
 
 from __future__ import annotations
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from rheo.config import Config
-from rheo.growths import GROWTHS, Growth
+from rheo.growths import GROWTHS
 from rheo.methods import METHODS
 
 AR = "ar"
@@ -31,8 +32,8 @@ class Question:
 
 @dataclass(frozen=True)
 class Plan:
-    """suites: name to questions. methods: names of METHODS, and `ar`. config: the temperature included. seeds: how many.
-    contexts: round starts a question at which all methods draft. vocab: the target's."""
+    """suites: name to questions. methods: names of METHODS, and `ar`. config: the temperature included. seeds: how
+    many. contexts: round starts a question at which all methods draft. vocab: the target's."""
 
     suites: Mapping[str, tuple[Question, ...]]
     methods: tuple[str, ...]
@@ -51,8 +52,8 @@ class Plan:
 
 @dataclass(frozen=True)
 class Unit:
-    """One piece of work: the text of one method, the expected tokens of all of them along one text, or the numeric
-    floor on one text. `weight` is about how many target forwards it takes."""
+    """One piece of work: the text of one method, the expected tokens of all of them along one text (`contexts`), or
+    the numeric floor on one text. method: whose, or a name for several. weight: about how many forwards it takes."""
 
     kind: str
     suite: str
@@ -84,10 +85,10 @@ class Variant:
     methods: tuple[str, ...]
 
     @property
-    def groups(self) -> list[tuple[Growth, tuple[str, ...]]]:
-        """Methods of one growth draft the same tree."""
+    def groups(self) -> list[tuple[str, ...]]:
+        """Its methods by growth: those of one draft the same tree."""
         growths = dict.fromkeys(METHODS[name].growth for name in self.methods)
-        return [(g, tuple(n for n in self.methods if METHODS[n].growth is g)) for g in growths]
+        return [tuple(name for name in self.methods if METHODS[name].growth is growth) for growth in growths]
 
 
 def units(plan: Plan) -> Iterator[Unit]:
@@ -141,10 +142,9 @@ def values(plan: Plan, key: str) -> list[float | None]:
     if key not in plan.ablations:
         return []
     own: float | None = getattr(plan.config, key)
-    every = {value if value is None or value < plan.vocab else None for value in (*_VALUES[key], own)}
-    if key == "anchors":
-        every = {value for value in every if value is not None and value < plan.config.slots}
-    return sorted(every, key=lambda value: float("inf") if value is None else value)
+    below = {"support": plan.vocab, "anchors": plan.config.slots}.get(key, math.inf)
+    every = {own, *(value for value in _VALUES[key] if value is None or value < below)}
+    return sorted(every, key=lambda value: math.inf if value is None else value)
 
 
 def variant_name(key: str, value: float | None) -> str:
@@ -153,5 +153,8 @@ def variant_name(key: str, value: float | None) -> str:
 
 
 def _contexts(plan: Plan, suite: str, question: Question, temperature: float) -> Unit:
-    trees = sum(len(variant.groups) for variant in variants(plan, temperature))
-    return Unit("contexts", suite, question, "+".join(plan.drafted), 0, temperature, 4 * plan.contexts * trees)
+    todo = variants(plan, temperature)
+    # Whatever its record depends on is in its name.
+    name = f"{'+'.join(plan.drafted)}/{plan.contexts}/{'+'.join(variant.name for variant in todo)}"
+    trees = sum(len(variant.groups) for variant in todo)
+    return Unit("contexts", suite, question, name, 0, temperature, 4 * plan.contexts * trees)

@@ -26,7 +26,9 @@ def mean(suites: Sequence[Emitted]) -> tuple[float, list[float] | None]:
 def difference(new: Sequence[Emitted], old: Sequence[Emitted]) -> Figure | None:
     """The mean over suites of new less old, paired by prompt; None where they have none in common."""
     found = change(list(old), list(new))
-    return None if found is None else {"mean": found.change, "interval": interval(found.change, found.high - found.change)}
+    return (
+        None if found is None else {"mean": found.change, "interval": interval(found.change, found.high - found.change)}
+    )
 
 
 def speedup(new: Sequence[Emitted], old: Sequence[Emitted]) -> tuple[float | None, list[float] | None]:

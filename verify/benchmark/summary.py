@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from verify.acceptance import Emitted
@@ -52,7 +53,7 @@ def _of(
 
     A suite of which nothing was picked is left out.
     """
-    gathered = []
+    gathered: list[Emitted] = []
     for name in _suites(plan, finished) if suite == "average" else [suite]:
         number = {question.identifier: i for i, question in enumerate(plan.suites[name])}
         sums: dict[int, tuple[float, float]] = {}
@@ -69,7 +70,6 @@ def _of(
 
 def _table(plan: Plan, texts: Finished, suite: str) -> list[Record]:
     rows = []
-    slow = _of(plan, _together(plan, texts, AR), suite, _rate(AR))
     for name in plan.methods:
         emitted = _of(plan, texts, suite, _emitted(name))
         if not emitted:
@@ -81,9 +81,9 @@ def _table(plan: Plan, texts: Finished, suite: str) -> list[Record]:
             by_seed += [stats.mean(of_seed)[0]] if len(of_seed) == len(emitted) else []
         expected = _of(plan, texts, suite, _emitted(name, "expected"))
         rates = _of(plan, texts, suite, _rate(name))
-        fast = _of(plan, _together(plan, texts, name), suite, _rate(name))
-        both = len(slow) == len(fast) and name != AR
-        ratio, around = stats.speedup(fast, slow) if both else (1.0 if name == AR else None, None)
+        both = _together(texts, name)
+        fast, slow = (_of(plan, both, suite, _rate(each)) for each in (name, AR))
+        ratio, around = stats.speedup(fast, slow) if len(fast) == len(slow) else (None, None)
         counted = [r for u, r in texts if u.method == name and suite in (u.suite, "average")]
         rows.append(
             {
@@ -105,7 +105,7 @@ def _table(plan: Plan, texts: Finished, suite: str) -> list[Record]:
     return rows
 
 
-def _together(plan: Plan, texts: Finished, name: str) -> Finished:
+def _together(texts: Finished, name: str) -> Finished:
     """Texts of a method and of `ar`, on the questions and seeds that both have finished."""
     done = [{(u.suite, u.question.identifier, u.seed) for u, _ in texts if u.method == m} for m in (name, AR)]
     both = done[0] & done[1]
@@ -189,7 +189,7 @@ def _columns(rows: Sequence[Sequence[float]]) -> list[float]:
 
 
 def _shares(reached: Sequence[float]) -> list[float | None]:
-    return [deeper / here if here > 0 else None for here, deeper in zip(reached, reached[1:], strict=False)]
+    return [deeper / here if here > 0 else None for here, deeper in pairwise(reached)]
 
 
 def _rounds(name: str, texts: Finished) -> int:

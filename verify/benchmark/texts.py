@@ -40,7 +40,9 @@ class Models:
     eos: frozenset[int] = frozenset()
 
 
-def text(models: Models, plan: Plan, method: str, prompt: Sequence[int], seed: int, longest: int | None = None) -> Record:
+def text(
+    models: Models, plan: Plan, method: str, prompt: Sequence[int], seed: int, longest: int | None = None
+) -> Record:
     """Decode one prompt by a method of METHODS or `ar`. ValueError as `generate`.
 
     The first round, which reads the prompt, is timed on its own. What is computed here for the record stands outside
