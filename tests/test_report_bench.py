@@ -7,6 +7,7 @@ import json
 import random
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,18 @@ from reports import schema
 from reports.bench import summary
 from reports.bench.schema import BENCH
 from reports.page import render
+from rheo.methods import METHODS
 from tests.conftest import Rheo
 from tests.runs import Json, bench_run
 from tests.test_cli import ROOT
 from tests.test_report import HOSTILE, Page
 from tests.test_report_schema import generated, places, unknown
+from tests.tiny_models import CONFIG, PROMPTS, VOCAB, skipping, tiny_target
+from verify.benchmark.machine import machine, versions
+from verify.benchmark.plan import ABLATIONS, Plan, Question
+from verify.benchmark.run import document, settings
+from verify.benchmark.run import run as carry_out
+from verify.benchmark.texts import Models
 
 
 @pytest.fixture(scope="module")
@@ -233,6 +241,27 @@ def renamed(run: Json) -> Json:
 
 def test_the_example_has_no_key_that_the_schema_does_not_name() -> None:
     assert set(unknown(bench_run(), BENCH)) == set()
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("few", [False, True], ids=["all", "one prompt and seed"])
+def test_what_the_benchmark_of_real_models_writes_is_in_the_schema_and_drawn(few: bool, tmp_path: Path) -> None:
+    target = tiny_target()
+    questions = [Question(f"q{i}", tuple(prompt)) for i, prompt in enumerate(PROMPTS[: 1 if few else 2])]
+    methods = ("rheo",) if few else ("ar", *METHODS)
+    sizes = {"max_new_tokens": 6, "seeds": 1 if few else 2, "contexts": 1, "vocab": VOCAB}
+    config = replace(CONFIG, temperature=1.0)
+    plan = Plan({"a": tuple(questions)}, methods, config, ablations=() if few else ABLATIONS, **sizes)
+    names = {"target": "tiny", "draft": "skip:1", "dtype": "float32", "device": "cpu", "limit": 2}
+    head = {"settings": settings(plan, names), "versions": versions(), "machine": machine(target.device)}
+    records = {unit.key: record for unit, record in carry_out(Models(target, skipping(target)), plan, {})}
+    path = tmp_path / "bench.json"
+    path.write_text(json.dumps(document(plan, head, records, 1.0, True)))
+    run = schema.load(path)
+    assert set(unknown(run, BENCH)) == set()
+    assert {"setting", "table", "expected", *(f"ablation-{key}" for key in plan.ablations)} <= set(
+        Page(render(run, "x")).values("id")
+    )
 
 
 def test_the_documentation_of_the_benchmark_names_every_key_of_its_schema() -> None:
