@@ -124,4 +124,4 @@ def _in_numbers(key: str, rows: Sequence[Json]) -> Table:
 
 
 def _value(row: Json) -> str:
-    return "full" if row["value"] is None else plain(row["value"])
+    return "full" if row["value"] is None else f"{row['value']:.8g}"

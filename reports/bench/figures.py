@@ -86,7 +86,7 @@ def against_bound(bounds: Sequence[float], series: Sequence[Series], says: tuple
         figure, axes = _panel(*says)
         axes.plot([0, 1], [0, 1], color=FG, linewidth=1, label="the bound", zorder=1)
         for each in series:
-            look = {"s": 9, "alpha": 0.55, "linewidths": 0, "zorder": 2}
+            look = {"s": 14, "alpha": 0.55, "linewidths": 0, "zorder": 2}
             axes.scatter(bounds, _floats(each.values), label=label(each.name), **{**mark(each.look), **look})
         axes.grid(visible=True, axis="x")
         legend(figure, 4)
@@ -94,13 +94,11 @@ def against_bound(bounds: Sequence[float], series: Sequence[Series], says: tuple
 
 
 def shares_below(series: Sequence[Series], says: tuple[str, str], key: str) -> Markup:
-    """The empirical distribution function of each series."""
+    """The empirical distribution function of each series, none of whose values is missing."""
     with mpl.rc_context(STYLE):
         figure, axes = _panel(*says)
         for each in series:
-            values = np.sort(_floats(each.values))
-            values = values[np.isfinite(values)]
-            axes.ecdf(values, color=_colour(each), label=label(each.name))
+            axes.ecdf(_floats(each.values), color=_colour(each), label=label(each.name))
         axes.axvline(0, color=MUTED, linewidth=0.8, zorder=1)
         axes.grid(visible=True, axis="x")
         legend(figure, 4)

@@ -46,7 +46,7 @@ def _by_depth(run: Json, rows: Sequence[Json], depths: int) -> Figure:
         "The share of rounds that accept a token at a depth, of those that accepted one at every depth before, all "
         "suites together. Dashed: expected values at the shared round starts."
     )
-    says = ("depth", "accepted, of those that came so far")
+    says = ("depth", "share accepted")
     return Figure(label, caption, figures.curves([str(d) for d in range(1, depths + 1)], series, says, "depth"))
 
 

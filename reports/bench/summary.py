@@ -47,8 +47,8 @@ def facts(run: Json) -> list[tuple[str, str]]:
         ("target", settings["target"]),
         ("draft", settings["draft"]),
         ("temperature", plain(settings["temperature"])),
-        ("numbers", settings["dtype"]),
-        ("on", run["machine"]["gpu"] or run["machine"]["processor"]),
+        ("dtype", settings["dtype"]),
+        ("machine", run["machine"]["gpu"] or run["machine"]["processor"]),
     ]
     if row is not None:
         found += [("prompts", plain(row["prompts"])), (f"tokens by {row['method']}", plain(row["tokens"]))]

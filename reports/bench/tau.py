@@ -90,7 +90,7 @@ def expected(run: Json) -> Section | None:
     rows = run["summary"]["expected"]
     if not rows:
         return None
-    others = distinct(other for row in rows for other in row["differences"])
+    others = sorted({other for row in rows for other in row["differences"]}, key=lambda name: (look(run, name), name))
     cells = [
         [
             Cell(row["suite"]), Cell(row["method"]), number(row["prompts"]), number(row["contexts"]),
@@ -125,7 +125,8 @@ def _forests(run: Json, rows: Sequence[Json], others: Sequence[str]) -> Iterator
                 series.append(Series(name, look(run, name), means, around))
         if series:
             known = [f"{each.name} {plain(each.values[-1])}" for each in series]
-            label = f"Expected tau less that of {other} by suite, paired, with 99% intervals; {', '.join(known)}"
-            caption = f"Expected tau less that of {other}, paired by round start, with 99% intervals."
-            says = f"tokens a forward, less those of {other}"
-            yield Figure(label, caption, figures.dots(suites, series, says, f"less-{i}", 0.0))
+            says = f"Expected tau less that of {other}, paired by round start, with 99% intervals"
+            label = f"{says}; {suites[-1]}: {', '.join(known)}"
+            yield Figure(
+                label, f"{says}.", figures.dots(suites, series, "difference, tokens a forward", f"less-{i}", 0.0)
+            )
