@@ -352,9 +352,9 @@ def test_more_nodes_than_expansions_leave_the_other_uniforms_as_they_were() -> N
     short, long = (torch_uniforms.draw_uniforms(config, [5, 6], 3) for config in (few, many))
     assert torch.equal(short.coin, long.coin)
     assert torch.equal(short.draw, long.draw)
-    assert torch.equal(short.probe, long.probe[:, :2])
+    assert torch.equal(short.probe, long.probe)
     numbers = torch.arange(many.decisions, dtype=torch.float64).unsqueeze(0)
-    columns = torch_uniforms.split_uniforms(many, numbers).probe[0].tolist()
+    columns = torch_uniforms.split_uniforms(many, numbers).growth[0].tolist()
     assert columns == [many.column(draw) for draw in range(9)] == [0, 1, 7, 8, 9, 10, 11, 12, 13]
 
 
