@@ -28,8 +28,8 @@ Growth = Callable[[Draft, Config], SlotPlan]  # the slots of every parent
 class TreeGrowth(Protocol):
     """A growth for the whole tree: not slots that compete, but any trees whose nodes' laws their rule can tell."""
 
-    def grow(self, drafter: Drafter, probe: Tensor, config: Config) -> Tree:
-        """The draft trees of one round; probe: float64 [N, config.draws]."""
+    def grow(self, drafter: Drafter, uniforms: Tensor, config: Config) -> Tree:
+        """The draft trees of one round; uniforms: float64 [N, config.draws]."""
         ...
 
 
@@ -53,14 +53,16 @@ class _Layer:
 
 @torch.inference_mode()
 def grow(drafter: Drafter, probe: Tensor, config: Config, growth: Growth | TreeGrowth) -> Tree:
-    """The draft trees of one round for N requests; probe: float64 [N, config.draws], the uniforms of Uniforms.probe.
+    """The draft trees of one round for N requests; probe: float64 [N, E], the uniforms of Uniforms.probe, but for a
+    TreeGrowth [N, config.draws], those of Uniforms.growth.
 
     The drafter is called once a depth, for at most `beam` nodes a request; like all of this, in inference mode.
     Nothing here waits for the device: unusable logits are marked in the tree's `fault`, which `verification.verify`
     turns into an error. ValueError on a shape that does not fit the configuration.
     """
-    if probe.ndim != 2 or probe.shape[1] != config.draws:
-        raise ValueError(f"probe uniforms must be [N, {config.draws}], got {list(probe.shape)}")
+    expected = config.draws if isinstance(growth, TreeGrowth) else config.expansions
+    if probe.ndim != 2 or probe.shape[1] != expected:
+        raise ValueError(f"probe uniforms must be [N, {expected}], got {list(probe.shape)}")
     if isinstance(growth, TreeGrowth):
         return growth.grow(drafter, probe, config)
     n, device = probe.shape[0], probe.device

@@ -24,14 +24,20 @@ _MANY = 256
 class Uniforms:
     """float64 in [0, 1) for N requests.
 
-    probe: [N, config.draws], growth's: the root's, then those of the nodes expanded at each depth, best first; a tree
-    of fixed shape takes one a drafted node instead, in the order of its shape.
+    probe: [N, E], E = config.expansions: the root's, then those of the nodes expanded at each depth, best first.
     coin: [N, D] and draw: [N, D + 1]: of the node at each depth of the path.
+    more: [N, config.draws - E], what a tree growth may read beside `probe`.
     """
 
     probe: Tensor
     coin: Tensor
     draw: Tensor
+    more: Tensor
+
+    @property
+    def growth(self) -> Tensor:
+        """[N, config.draws]: all that a tree growth may read; a fixed shape reads one a node, in its order."""
+        return torch.cat([self.probe, self.more], -1)
 
 
 def draw_uniforms(
@@ -59,8 +65,6 @@ def draw_uniforms(
 
 
 def split_uniforms(config: Config, numbers: Tensor) -> Uniforms:
-    """Uniforms from one float64 tensor [N, config.decisions]: probes, coins, draws; then growth's, if it may read more
-    than one an expansion."""
-    more = config.draws - config.expansions
-    probe, coin, draw, rest = torch.split(numbers, [config.expansions, config.depth, config.depth + 1, more], dim=-1)
-    return Uniforms(torch.cat([probe, rest], -1) if more else probe, coin, draw)
+    """Uniforms from one float64 tensor [N, config.decisions]: probes, coins, draws, and more."""
+    sizes = [config.expansions, config.depth, config.depth + 1, config.draws - config.expansions]
+    return Uniforms(*torch.split(numbers, sizes, dim=-1))

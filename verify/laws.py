@@ -182,7 +182,8 @@ def static_law(case: Case, growth: Static, rule: Rule, limit: int | None = None)
                 if limit is not None and len(classes) >= limit:
                     raise TooManyOutcomesError(f"more than {limit} outcomes")
                 tree = outcome.result
-                classes.append(Outcome(reach * outcome.mass, tree, outcome.decisions))
+                if tree.nodes:
+                    classes.append(Outcome(reach * outcome.mass, tree, outcome.decisions))
                 for (child, token), chance in step_at(tree, path, tokens).items():
                     mass, emitted = reach * outcome.mass * chance, (*tokens, token)
                     if child is None:

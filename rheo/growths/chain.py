@@ -22,8 +22,8 @@ from rheo.tree import Tree
 class Chain:
     """`depth` nodes under one another."""
 
-    def grow(self, drafter: Drafter, probe: Tensor, config: Config) -> Tree:
+    def grow(self, drafter: Drafter, uniforms: Tensor, config: Config) -> Tree:
         """The chains of one round; each node reads the uniform of the best node of its parent's depth."""
-        best = torch.cat([probe[:, :1], probe[:, 1 : config.expansions : config.beam]], 1)
+        best = torch.cat([uniforms[:, :1], uniforms[:, 1 : config.expansions : config.beam]], 1)
         narrowed = replace(config, anchors=0, slots=1, beam=1, budget=config.depth)
         return growth.grow(drafter, best, narrowed, rheo.plan)

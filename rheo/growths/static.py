@@ -34,17 +34,17 @@ class Static:
     shape: Callable[[Config], Shape]
     repeats: bool
 
-    def grow(self, drafter: Drafter, probe: Tensor, config: Config) -> Tree:
+    def grow(self, drafter: Drafter, uniforms: Tensor, config: Config) -> Tree:
         """The draft trees of one round: the node at each place of the shape by the uniform of that number.
 
         By inverse CDF in ascending token id. Where nothing is left to draw a node is not occupied.
         """
         shape = self.shape(config)
-        levels, layout = _pattern(shape, probe.device)
-        n, size = len(probe), len(shape)
-        uniforms = torch.cat([probe[:, :size], probe[:, :1]], 1)  # padding draws too, and writes behind the end
-        tokens = torch.zeros(n, size + 1, dtype=torch.int64, device=probe.device)
-        occupied = torch.zeros(n, size + 1, dtype=torch.bool, device=probe.device)
+        levels, layout = _pattern(shape, uniforms.device)
+        n, size, device = len(uniforms), len(shape), uniforms.device
+        uniforms = torch.cat([uniforms[:, :size], uniforms[:, :1]], 1)  # padding draws too, and writes behind the end
+        tokens = torch.zeros(n, size + 1, dtype=torch.int64, device=device)
+        occupied = torch.zeros(n, size + 1, dtype=torch.bool, device=device)
         drafts: list[Draft] = []
         laws: list[Tensor] = []
         frontier = None
@@ -73,7 +73,7 @@ class Static:
             slots=slots.expand(n, -1),
             parents=parents * kept,
             occupied=kept,
-            scores=torch.ones(n, size, dtype=torch.float64, device=probe.device),
+            scores=torch.ones(n, size, dtype=torch.float64, device=device),
             expansion=expansion.expand(n, -1),
             anchors=0,
             support=torch.cat([draft.tokens for draft in drafts], 1),
