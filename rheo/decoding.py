@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rheo.config import Config
-from rheo.growth import grow
+from rheo.growth import TreeGrowth, grow
 from rheo.methods import Method
 from rheo.processors import Processor, chain, temperature
 from rheo.tree import Frontier, Path, Tree
@@ -51,7 +51,9 @@ def play_round(sampler: Sampler, pair: Pair, uniforms: Uniforms) -> tuple[Tree, 
     """
     if uniforms.draw.shape[-1] != sampler.config.depth + 1:
         raise ValueError(f"uniforms are for depth {uniforms.draw.shape[-1] - 1}, not {sampler.config.depth}")
-    tree = grow(pair.draft, uniforms.probe, sampler.config, sampler.method.growth)
+    growth = sampler.method.growth
+    read = uniforms.growth if isinstance(growth, TreeGrowth) else uniforms.probe
+    tree = grow(pair.draft, read, sampler.config, growth)
     further = (sampler.process,) if sampler.process else ()
     process = chain(temperature(sampler.config.temperature), *further)
     return tree, verify(tree, pair.target(tree), uniforms, process, sampler.method.rule)

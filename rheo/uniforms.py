@@ -26,11 +26,18 @@ class Uniforms:
 
     probe: [N, E], E = config.expansions: the root's, then those of the nodes expanded at each depth, best first.
     coin: [N, D] and draw: [N, D + 1]: of the node at each depth of the path.
+    more: [N, config.draws - E], what a tree growth may read beside `probe`.
     """
 
     probe: Tensor
     coin: Tensor
     draw: Tensor
+    more: Tensor
+
+    @property
+    def growth(self) -> Tensor:
+        """[N, config.draws]: all that a tree growth may read; a fixed shape reads one a node, in its order."""
+        return torch.cat([self.probe, self.more], -1)
 
 
 def draw_uniforms(
@@ -58,6 +65,6 @@ def draw_uniforms(
 
 
 def split_uniforms(config: Config, numbers: Tensor) -> Uniforms:
-    """Uniforms from one float64 tensor [N, E + 2 D + 1]: probes, coins, draws."""
-    probe, coin, draw = torch.split(numbers, [config.expansions, config.depth, config.depth + 1], dim=-1)
-    return Uniforms(probe, coin, draw)
+    """Uniforms from one float64 tensor [N, config.decisions]: probes, coins, draws, and more."""
+    sizes = [config.expansions, config.depth, config.depth + 1, config.draws - config.expansions]
+    return Uniforms(*torch.split(numbers, sizes, dim=-1))

@@ -10,11 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from reference.methods import SLOTTED
 from rheo import verification
 from rheo.config import Config
 from rheo.decoding import Sampler, decode, play_round
 from rheo.distributions import inverse_cdf, softmax
 from rheo.growth import grow
+from rheo.growths import rheo
 from rheo.methods import METHODS
 from rheo.processors import chain, min_p, temperature, top_k, top_p
 from rheo.tree import PROBE, Frontier, Tree
@@ -109,7 +111,7 @@ def test_unusable_draft_logits_raise_and_name_the_row(bad: float | str, vocab: i
         logits[1, 2, 1, 3] = bad
     pair = FixedLogits(logits, torch.randn(2, CONFIG.budget + 1, vocab))
     expansion = CONFIG.expansion(2, 1)
-    for method in METHODS:
+    for method in SLOTTED:
         with pytest.raises(ValueError, match=f"draft logits of request 1, expansion {expansion}"):
             play_round(sampler(method), pair, draw_uniforms(CONFIG, [1, 2]))
 
@@ -155,7 +157,7 @@ def test_a_probability_that_underflows_is_still_a_candidate() -> None:
     draft = truncate(logits, None)
     assert draft.candidate.sum() == 3
     assert draft.q[0, 0, 1] == 0.0  # underflowed
-    plan = METHODS["rheo"].growth(draft, Config(anchors=1, slots=3, support=None))
+    plan = rheo.plan(draft, Config(anchors=1, slots=3, support=None))
     assert plan.tail_law[0, 0, :2].tolist() == pytest.approx([1 / (1 + np.exp(-1)), 1 / (1 + np.exp(1))], rel=1e-12)
     config = Config(anchors=1, slots=3, beam=1, depth=1, budget=3, support=None)
     tree = grow(lambda _: logits, draw_uniforms(config, [0]).probe, config, METHODS["rheo"].growth)
@@ -166,7 +168,7 @@ def test_a_probability_that_underflows_is_still_a_candidate() -> None:
 @pytest.mark.parametrize("cold", [1e-3, 1e-30])
 def test_a_cold_tail_does_not_underflow_beside_the_anchors(cold: float) -> None:
     draft = truncate(torch.tensor([[[5.0, 1.0, 0.99, -3.0]]]), None)
-    law = METHODS["rheo"].growth(draft, Config(anchors=1, slots=3, temperature=cold)).tail_law[0, 0]
+    law = rheo.plan(draft, Config(anchors=1, slots=3, temperature=cold)).tail_law[0, 0]
     assert torch.isfinite(law).all()
     assert law.sum() == pytest.approx(1)
     assert law.argmax() == 0
@@ -292,14 +294,14 @@ def test_a_round_runs_on_a_device_that_holds_no_data(
 
     process = chain(temperature(0.7), top_k(50), top_p(0.9), min_p(0.1))
     tree, path = play_round(Sampler(config, METHODS[method], process), Nowhere(), split_uniforms(config, numbers))
-    assert tree.tokens.shape == (4, 59)
+    assert tree.tokens.shape == (4, 8 if method in ("chain", "block") else 59)
     assert path.tokens.shape == (4, 9)
     assert path.tokens.device.type == "meta"
 
 
 def test_the_checks_at_the_end_are_what_reads_the_device() -> None:
     config = Config(depth=1, budget=3)
-    numbers = torch.empty(1, config.expansions + 3, dtype=torch.float64, device="meta")
+    numbers = torch.empty(1, config.decisions, dtype=torch.float64, device="meta")
     pair = FixedLogits(torch.empty(1, 1, 1, 50, device="meta"), torch.empty(1, 4, 50, device="meta"))
     with pytest.raises(RuntimeError, match="meta"):
         play_round(sampler(config=config), pair, split_uniforms(config, numbers))
@@ -394,7 +396,7 @@ def test_padded_target_rows_may_hold_anything() -> None:
 def test_the_tails_mass_is_summed_and_not_one_minus_the_anchors() -> None:
     draft = truncate(torch.tensor([[[0.0, -40.0, -41.0]]], dtype=torch.float64), None)
     assert 1 - float(draft.q[0, 0, 0]) == 0.0  # what is left beside the anchor, by subtraction
-    plan = METHODS["rheo"].growth(draft, Config(anchors=1, slots=3, support=None))
+    plan = rheo.plan(draft, Config(anchors=1, slots=3, support=None))
     assert float(plan.proxy[0, 0]) == pytest.approx(np.exp(-40) + np.exp(-41), rel=1e-12)
     assert plan.proxy[0, 0] >= plan.scores[0, 0, 1]
 

@@ -18,6 +18,7 @@ from reference import growth
 from reference.choose import Choose, Site, inverse_cdf
 from reference.distributions import Array, temper
 from reference.methods import METHODS as REFERENCE
+from reference.rules import TreeRule
 from reference.tree import Path, Tree
 from reference.truncation import weights_from_logits
 from reference.verification import single_draw_step, verify
@@ -87,9 +88,10 @@ def boundary_rows(config: Config) -> NDArray[np.float64]:
     Behind a tested probe rounding may decide a draw at an end (`_reading`), which would excuse a wrong coin: some of
     the draws are in the middle.
     """
-    sizes = (config.expansions, config.depth, config.depth + 1)
+    sizes = (config.expansions, config.depth, config.depth + 1, config.draws - config.expansions)
     ends = (0.0, ONE_BELOW)
-    return np.array([np.repeat(values, sizes) for values in product(ends, ends, (0.0, 0.5, ONE_BELOW))])
+    mixed = product(ends, ends, (0.0, 0.5, ONE_BELOW))
+    return np.array([np.repeat((probe, coin, draw, probe), sizes) for probe, coin, draw in mixed])
 
 
 def disagreements(
@@ -115,7 +117,8 @@ def reference_rounds(
     rounds = []
     for given in numbers:
         near: list[Site] = []
-        played = _reference_round(logits, config, method, _reading(config, given, slack, near))
+        whole = isinstance(REFERENCE[method].rule, TreeRule)
+        played = _reference_round(logits, config, method, _reading(config, given, slack, near, whole))
         rounds.append(Expected(played, bool(near)))
     return rounds
 
@@ -159,20 +162,32 @@ def _seen(tree: TorchTree, row: int) -> tuple[tuple[Tokens, int], ...]:
     return tuple((tokens, slot) for tokens, slot, occupied in nodes if occupied)
 
 
-def _reading(config: Config, given: Sequence[float] | NDArray[np.float64], slack: float, near: list[Site]) -> Choose:
-    """choose() by one row of uniforms; sites within `slack` of an inner boundary are appended to `near`."""
+def _reading(
+    config: Config, given: Sequence[float] | NDArray[np.float64], slack: float, near: list[Site], whole: bool
+) -> Choose:
+    """choose() by one row of uniforms; sites within `slack` of an inner boundary are appended to `near`.
+
+    whole: the coin is a rule's for the whole tree, so it picks a node.
+    """
     e, d = config.expansions, config.depth
     tested: set[int] = set()
 
+    def column(site: Site) -> int:
+        if site.name == "node":
+            return config.column(site.rank)
+        return {"probe": config.expansion(site.depth, site.rank), "coin": e + site.depth, "draw": e + d + site.depth}[
+            site.name
+        ]
+
     def choose(weights: Array, site: Site) -> int:
-        start = {"probe": 0, "coin": e, "draw": e + d}[site.name]
-        uniform = float(given[start + (config.expansion(site.depth, site.rank) if start == 0 else site.depth)])
+        uniform = float(given[column(site)])
         bounds = (np.cumsum(weights) / weights.sum())[weights > 0][:-1]
         # Where p equals q~, a coin that always accepts may miss 1 by an ulp, and the draw from the residual behind
         # it may keep a sliver of a token at either end: rounding decides there too.
         if site.name == "coin":
             tested.add(site.depth)
-            bounds = np.append(bounds, 1.0)
+            # Where p equals q~, rounding may also leave a sliver to stop at, at either end.
+            bounds = np.append(bounds, (0.0, 1.0) if whole else 1.0)
         elif site.name == "draw" and site.depth in tested:
             bounds = np.append(bounds, (0.0, 1.0))
         if np.any(np.abs(bounds - uniform) <= slack):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reference.methods import METHODS
 from rheo.cli.options import SECONDS, SHARE
 from rheo.cli.verify_models import OPTIONS as MODELS_OPTIONS
 from rheo.cli.verify_models import SHARED, models_options, request_from, verify_models
@@ -34,6 +35,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     show_default=True,
     help="Where every failed case is saved.",
 )
+@click.option("--method", type=click.Choice(list(METHODS)), help="Only this method, and no mutants.")
 @click.option("--sampler", metavar="SPEC", help="Judge this sampler: package.module:factory or path/file.py:factory.")
 @click.option("--config", metavar="JSON", help="Settings for its factory, as JSON or a file of it; over the toys' own.")
 @click.option("--toy", "toys", multiple=True, metavar="NAME", help="Only this toy of the battery; may be repeated.")
@@ -48,7 +50,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--checkpoint", type=_FILE, help="Keep the progress here, and go on from it if it exists.")
 @click.option("--replay", type=_FILE, help="Play the lossy trial of this file again.")
 @models_options
-def verify(cases: tuple[str, ...], json_path: Path | None, failures: Path, **asked: Any) -> int:
+def verify(cases: tuple[str, ...], json_path: Path | None, failures: Path, method: str | None, **asked: Any) -> int:
     """Take the packaged cases, or each CASE file, through the exact and parity checks of both implementations.
 
     Where no CASE is named, the torch sampler is then judged as a black box on a battery of toys, and every mutant is
@@ -68,8 +70,9 @@ def verify(cases: tuple[str, ...], json_path: Path | None, failures: Path, **ask
         return verify_models(request_from({**models, **{name: asked[name] for name in SHARED}, "json_path": json_path}))
     _refuse(lambda name: name in MODELS_OPTIONS, "is for --target and --draft")
     if asked["sampler"] is None and asked["replay"] is None:
-        _refuse(lambda name: name not in ("cases", "json_path", "failures"), "is for --sampler")
-        return _verify_cases(cases, json_path, failures)
+        _refuse(lambda name: name not in ("cases", "json_path", "failures", "method"), "is for --sampler")
+        return _verify_cases(cases, method, json_path, failures)
+    _refuse(lambda name: name == "method", "is for cases: a sampler is what --sampler says")
     if asked["replay"] is not None:
         _refuse(lambda name: name in ("cases", "config", "toys", "tv", "alpha", "beta", "seed"), "comes from --replay")
     _require_different(json_path, asked["checkpoint"])
@@ -110,7 +113,7 @@ class _Results:
     exhibits: dict[str, Any] = field(default_factory=dict)
 
 
-def _verify_cases(cases: tuple[str, ...], json_path: Path | None, failures: Path) -> int:
+def _verify_cases(cases: tuple[str, ...], method: str | None, json_path: Path | None, failures: Path) -> int:
     if json_path is not None:
         require_writable(json_path)
     from reports.console import verify_table
@@ -118,7 +121,7 @@ def _verify_cases(cases: tuple[str, ...], json_path: Path | None, failures: Path
 
     started, results, complete = time.monotonic(), _Results(), True
     try:
-        _carry_out(cases, failures, results, with_exhibits=json_path is not None)
+        _carry_out(cases, method, failures, results, with_exhibits=json_path is not None)
     except KeyboardInterrupt:
         complete = False
     status = max(
@@ -152,7 +155,9 @@ def _verify_cases(cases: tuple[str, ...], json_path: Path | None, failures: Path
     return int(status)
 
 
-def _carry_out(cases: tuple[str, ...], failures: Path, results: _Results, with_exhibits: bool) -> None:
+def _carry_out(
+    cases: tuple[str, ...], method: str | None, failures: Path, results: _Results, with_exhibits: bool
+) -> None:
     """The cases' checks and the controls; where no cases are named, the statistical tier and the mutants too."""
     import torch
 
@@ -170,13 +175,15 @@ def _carry_out(cases: tuple[str, ...], failures: Path, results: _Results, with_e
         except CaseError as error:
             click.echo(f"rheo: {error}", err=True)
             results.bad.append(str(error))
-    with progress(len(loaded) + len(CONTROLS) + (0 if cases else statistical_tier.STEPS)) as advance:
+    methods = None if method is None else (method,)
+    steps = 0 if cases else statistical_tier.STEPS if methods is None else len(methods)
+    with progress(len(loaded) + len(CONTROLS) + steps) as advance:
         for name in CONTROLS:
             advance(f"control {name}")
             results.controls.append(gate.check_control(name))
         for case in loaded:
             advance(Path(case.name).stem)
-            for check in gate.check_case(case):
+            for check in gate.check_case(case, methods):
                 results.checks.append(check)
                 if check.status is gate.Status.LOSSY:
                     try:
@@ -186,19 +193,19 @@ def _carry_out(cases: tuple[str, ...], failures: Path, results: _Results, with_e
         if with_exhibits:
             results.exhibits.update(exhibits(loaded))
         if not cases:
-            _statistical_tier(results, advance)
+            _statistical_tier(results, methods, advance)
 
 
-def _statistical_tier(results: _Results, advance: Callable[[str], None]) -> None:
+def _statistical_tier(results: _Results, methods: tuple[str, ...] | None, advance: Callable[[str], None]) -> None:
     from verify import statistical_tier
     from verify.executors import processes
 
     workers = os.cpu_count() or 1
     with processes(workers) as executor:
         advance("torch on the battery")
-        for subject in statistical_tier.subjects(executor, workers):
+        for subject in statistical_tier.subjects(executor, workers, methods or tuple(METHODS)):
             results.subjects.append(subject)
             advance(subject["subject"])
-        for mutant in statistical_tier.mutants(executor):
+        for mutant in statistical_tier.mutants(executor) if methods is None else ():
             results.mutants.append(mutant)
             advance(mutant["mutant"])

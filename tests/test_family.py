@@ -1,0 +1,441 @@
+"""The baselines: chain and block verification, SpecInfer, SpecTr, Sequoia. Lossless, and what their papers say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+from math import prod
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from reference import growth
+from reference.choose import Choose
+from reference.decoding import Sampler, decode, play_round
+from reference.distributions import Array, exact
+from reference.growths.static import proposal
+from reference.methods import METHODS
+from reference.rules import k_seq
+from reference.tree import Tokens
+from reference.verification import Step, recursive_step, single_draw_step
+from rheo import uniforms as torch_uniforms
+from rheo.config import Config
+from rheo.sequoia import Acceptance, Optimal, best_shape
+from rheo.shapes import Shape, complete, families
+from tests.conftest import SHARED_CASES, Rheo
+from verify.cases import Case, load
+from verify.enumeration import TooManyOutcomesError, enumerate_outcomes
+from verify.gate import DATA, Status, check_case, packaged_cases
+from verify.judgement import judge_reference, judge_torch
+from verify.laws import Law, exact_law, target_of, total_variation
+from verify.parity import boundary_rows, toy_disagreements
+from verify.precision import PRECISIONS
+from verify.random_toys import random_toy
+
+pytestmark = pytest.mark.exact
+
+BASELINES = ("chain", "block", "specinfer", "spectr", "sequoia")
+FIXED = ("specinfer", "spectr", "sequoia")
+STEP = Fraction(1, k_seq.STEPS)
+
+
+@pytest.mark.parametrize("path", [*packaged_cases(), *SHARED_CASES], ids=lambda path: path.stem)
+def test_every_case_file_has_the_targets_law(path: Path, count_laws: Callable[[int], None]) -> None:
+    case = load(path)
+    if not case.rational:
+        case = replace(case, config=replace(case.config, temperature=Fraction(1)))
+    for method in BASELINES:
+        judged = judge_reference(case, method, limit=5_000)
+        assert judged.tv == 0, method
+        assert judged.posterior_ok, method
+    count_laws(len(BASELINES))
+
+
+@pytest.mark.parametrize("method", BASELINES)
+@pytest.mark.parametrize("kind", ["any", "zeros"])
+def test_two_rounds_together_have_the_law_of_the_target(kind: str, method: str) -> None:
+    config = Config(0, 2, 1, 1, 2, None, Fraction(1, 2))
+    case = Case(kind, random_toy(5, 3, 3, kind), config)
+    sampler = Sampler(case.toy.target.exact, case.toy.draft.exact, config, METHODS[method])
+
+    def run(choose: Choose) -> Tokens:
+        return tuple(token for path in decode(sampler, (), 2, lambda _: choose) for token in path.tokens)
+
+    assert total_variation(enumerated(run), target_of(case), 2 * (config.depth + 1)) == 0
+
+
+@pytest.mark.parametrize("step", [recursive_step, single_draw_step])
+@pytest.mark.parametrize("method", BASELINES)
+@pytest.mark.parametrize("kind", ["any", "ties"])
+def test_whole_rounds_enumerated_decision_by_decision_have_the_composed_law(kind: str, method: str, step: Step) -> None:
+    """Children that verification never comes by are drawn here; in the composed law they are integrated out."""
+    case = Case(kind, random_toy(3, 3, 2, kind), Config(0, 3, 2, 2, 4, None, Fraction(1)))
+    sampler = Sampler(case.toy.target.exact, case.toy.draft.exact, case.config, METHODS[method], growth.grow, step)
+    law, classes = exact_law(case, METHODS[method])
+    assert enumerated(lambda choose: play_round(sampler, (), choose).tokens) == law
+    if method in FIXED:
+        with pytest.raises(TooManyOutcomesError, match=f"more than {len(classes) - 1} outcomes"):
+            exact_law(case, METHODS[method], limit=len(classes) - 1)
+
+
+def enumerated(run: Callable[[Choose], Tokens]) -> Law:
+    stops: dict[Tokens, Fraction] = {}
+    for outcome in enumerate_outcomes(run):
+        stops[outcome.result] = stops.get(outcome.result, Fraction(0)) + outcome.mass
+    return Law(stops)
+
+
+def chains(kind: str, seed: int, temperature: Fraction) -> Case:
+    return Case(kind, random_toy(seed, 3, 3, kind), Config(0, 1, 1, 3, 3, None, temperature))
+
+
+def rows_of(case: Case) -> tuple[Callable[[Tokens], list[Fraction]], Callable[[Tokens], list[Fraction]]]:
+    """The target's and the draft's probabilities at the case's temperature, straight from its weights."""
+
+    def rows(weights: Callable[[Tokens], tuple[int, ...]]) -> Callable[[Tokens], list[Fraction]]:
+        power = int(1 / Fraction(case.config.temperature))
+        return lambda tokens: [Fraction(w**power, sum(v**power for v in weights(tokens))) for w in weights(tokens)]
+
+    return rows(case.toy.target.weights), rows(case.toy.draft.weights)
+
+
+def block_verification(case: Case) -> dict[Tokens, Fraction]:
+    """Algorithm 2 of Sun et al., Block Verification Accelerates Speculative Decoding (2024), over all drafts."""
+    big, small = rows_of(case)
+    length = case.config.depth
+    law: dict[Tokens, Fraction] = {}
+    for draft in product(range(case.toy.vocab), repeat=length):
+        chance = prod((small(draft[:i])[draft[i]] for i in range(length)), start=Fraction(1))
+        if not chance:
+            continue
+        kept = [Fraction(1)]
+        for i, token in enumerate(draft):
+            kept.append(min(kept[-1] * big(draft[:i])[token] / small(draft[:i])[token], Fraction(1)))
+        excess = [
+            [max(kept[i] * b - s, Fraction(0)) for b, s in zip(big(draft[:i]), small(draft[:i]), strict=True)]
+            for i in range(length)
+        ]
+        accept = [sum(over) + 1 - kept[i] for i, over in enumerate(excess)]
+        coins = [sum(over) / total if total else Fraction(1) for over, total in zip(excess, accept, strict=True)]
+        later = chance
+        for i in range(length, -1, -1):  # the longest prefix whose coin accepts it
+            here = later * (kept[length] if i == length else coins[i] if i else 1)
+            later -= here
+            if here:
+                over = big(draft) if i == length else excess[i]
+                for token, weight in enumerate(over):
+                    if weight:
+                        emitted = (*draft[:i], token)
+                        law[emitted] = law.get(emitted, Fraction(0)) + here * weight / sum(over)
+    return law
+
+
+def lengths(stops: dict[Tokens, Fraction]) -> Counter[int]:
+    found: Counter[int] = Counter()
+    for tokens, mass in stops.items():
+        found[len(tokens)] += mass  # type: ignore[assignment]  # a Counter counts anything that adds
+    return found
+
+
+@pytest.mark.parametrize("temperature", [Fraction(1), Fraction(1, 2)])
+@pytest.mark.parametrize("kind", ["any", "zeros", "equal", "peaked", "disjoint"])
+def test_transport_on_a_chain_is_block_verification(kind: str, temperature: Fraction) -> None:
+    case = chains(kind, 7, temperature)
+    stops = exact_law(case, METHODS["block"])[0].stops
+    papers = block_verification(case)
+    assert lengths(stops) == lengths(papers)
+    assert Law(stops).accepted == Law(papers).accepted
+    assert stops == papers
+
+
+def test_a_chain_is_speculative_sampling_and_a_block_accepts_no_less() -> None:
+    """The number of tokens accepted is the product of the steps' overlaps, summed."""
+    above = 0
+    for seed in range(6):
+        case = chains("any", seed, Fraction(1))
+        big, small = rows_of(case)
+
+        def expected(tokens: Tokens, case: Case = case, big: object = big, small: object = small) -> Fraction:
+            if len(tokens) == case.config.depth:
+                return Fraction(0)
+            pairs = zip(rows_of(case)[0](tokens), rows_of(case)[1](tokens), strict=True)
+            return sum(
+                (min(p, q) * (1 + expected((*tokens, token))) for token, (p, q) in enumerate(pairs)), start=Fraction(0)
+            )
+
+        accepted = exact_law(case, METHODS["chain"])[0].accepted
+        block = exact_law(case, METHODS["block"])[0].accepted
+        assert accepted == expected(())
+        assert block >= accepted
+        above += block > accepted
+    assert above
+
+
+def test_a_chain_reads_depth_support_and_temperature_alone() -> None:
+    toy = random_toy(2, 4, 3, "any")
+    for method in ("chain", "block"):
+        first, *others = (
+            exact_law(Case("any", toy, Config(m, k, b, 3, r, 3, Fraction(1))), METHODS[method])[0]
+            for m, k, b, r in ((0, 1, 1, 3), (1, 2, 3, 1), (2, 4, 1, 9))
+        )
+        assert all(other == first for other in others)
+        assert max(map(len, first.stops)) == 4
+
+
+@pytest.mark.parametrize("method", FIXED)
+def test_one_child_a_node_is_a_chain(method: str) -> None:
+    case = chains("any", 3, Fraction(1, 2))
+    assert exact_law(case, METHODS[method])[0] == exact_law(case, METHODS["chain"])[0]
+
+
+def test_the_multi_round_rule_accepts_what_its_definition_says() -> None:
+    """SpecInfer at one node: min(p, q) of the running residual in every round, q the same."""
+    case = Case("any", random_toy(4, 4, 1, "any"), Config(0, 3, 1, 1, 3, None, Fraction(1)))
+    p, q = (rows(()) for rows in rows_of(case))
+    accepted, left = Fraction(0), Fraction(1)
+    for _ in range(3):
+        overlap = sum(map(min, p, q))
+        accepted, left = accepted + left * overlap, left * (1 - overlap)
+        rest = [max(a - b, Fraction(0)) for a, b in zip(p, q, strict=True)]
+        p = [a / sum(rest) for a in rest]
+    assert exact_law(case, METHODS["specinfer"])[0].accepted == accepted
+
+
+def test_distinct_draws_carry_the_renormalised_rest_of_the_law() -> None:
+    case = Case("any", random_toy(4, 4, 1, "any"), Config(0, 3, 1, 1, 3, None, Fraction(1)))
+    q = rows_of(case)[1](())
+    for outcome in exact_law(case, METHODS["sequoia"])[1]:
+        tokens = [node.token for node in outcome.result.nodes]
+        assert len(set(tokens)) == len(tokens) == 3
+        for place, node in enumerate(outcome.result.nodes):
+            rest = [Fraction(0) if token in tokens[:place] else weight for token, weight in enumerate(q)]
+            assert outcome.result.laws[node.path].tolist() == [weight / sum(rest) for weight in rest]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 10])
+def test_k_seq_takes_the_least_lossless_factor_on_its_grid_and_loses_less_than_it_by_rounding(count: int) -> None:
+    rng = np.random.default_rng(count)
+    rounded = 0
+    for _ in range(20):
+        p, q = (exact(row) / int(row.sum()) for row in rng.integers(0, 12, (2, 5)) + np.eye(5, dtype=int)[:2])
+        rho = k_seq.factor(tuple(p), tuple(q), count)
+        assert 1 <= rho <= count
+        assert k_seq.covers(p, q, count, rho)
+        if rho > 1:  # the root lies between it and the factor one step below, which accepts more
+            assert not k_seq.covers(p, q, count, rho - STEP)
+            lost = k_seq.refused(p, q, count, rho) - k_seq.refused(p, q, count, rho - STEP)
+            assert 0 <= lost < count * STEP
+            rounded += 1
+        due = p - np.minimum(p / rho, q) * overdue(p, q, count, rho)
+        assert min(due) >= 0
+        if rho > 1:
+            assert min(p - np.minimum(p / (rho - STEP), q) * overdue(p, q, count, rho - STEP)) < 0
+    assert rounded > (5 if count > 1 else -1)
+    assert rounded == 0 or count > 1
+
+
+def overdue(p: Array, q: Array, count: int, rho: Fraction) -> Fraction:
+    """c / beta, from their definitions."""
+    beta = sum(np.minimum(p / rho, q))
+    return Fraction(0) if not beta else (1 - (1 - beta) ** count) / beta
+
+
+def test_k_seq_in_floats_takes_the_same_factor_where_the_draft_is_the_target() -> None:
+    """Summed as one minus beta, a rounding error of 1e-16 would lift it by its tenth root: 2.5 percent."""
+    row = np.array([0.1, 0.2, 0.3, 0.4]) / np.array([0.1, 0.2, 0.3, 0.4]).sum()
+    assert k_seq.factor(tuple(row), tuple(row), 10) == 1.0
+
+
+def test_spectr_accepts_what_k_seq_says_at_one_node() -> None:
+    case = Case("any", random_toy(4, 4, 1, "any"), Config(0, 3, 1, 1, 3, None, Fraction(1)))
+    p, q = (np.array(rows(()), dtype=object) for rows in rows_of(case))
+    rho = k_seq.factor(tuple(p), tuple(q), 3)
+    beta = sum(np.minimum(p / rho, q))
+    c = 1 - (1 - beta) ** 3
+    accepted = exact_law(case, METHODS["spectr"])[0].accepted
+    assert c <= accepted < c + 3 * STEP  # a refused child keeps what rounding leaves of it, and is a child
+
+
+def shapes(slots: int, depth: int, budget: int) -> Iterator[frozenset[tuple[int, ...]]]:
+    """Every tree whose nodes have elder siblings and parents in it."""
+    frontier = {frozenset[tuple[int, ...]]()}
+    for _ in range(budget + 1):
+        yield from frontier
+        grown = set()
+        for shape in frontier:
+            for parent in [(), *shape]:
+                child = (*parent, sum(path[:-1] == parent and len(path) == len(parent) + 1 for path in shape))
+                if len(child) <= depth and child[-1] < slots:
+                    grown.add(shape | {child})
+        frontier = grown
+
+
+def worth(shape: Shape | frozenset[tuple[int, ...]], rates: tuple[Fraction, ...]) -> Fraction:
+    return sum((prod((rates[slot] for slot in path), start=Fraction(1)) for path in shape), start=Fraction(0))
+
+
+@pytest.mark.parametrize("rates", ["3/5 6/25 12/125", "1/5 1/2 2/5", "1/2 0 1/3", "1/3 1/3 1/3"])
+@pytest.mark.parametrize("depth", [1, 2, 4])
+def test_the_programmed_shape_is_worth_as_much_as_the_best_of_all(rates: str, depth: int) -> None:
+    vector = tuple(Fraction(rate) for rate in rates.split())
+    for budget in range(1, 6):
+        shape = best_shape(vector, depth, budget)
+        everything = list(shapes(3, depth, budget))
+        assert frozenset(shape) in everything
+        assert worth(shape, vector) == max(worth(other, vector) for other in everything)
+
+
+def test_shapes_on_a_case_file() -> None:
+    config = Config(1, 3, 2, 2, 5, None)
+    assert complete(config) == ((0,), (1,), (2,), (0, 0), (0, 1))
+    assert Optimal()(config) == ((0,), (1,), (0, 0), (0, 1), (1, 0))
+    assert Optimal(Acceptance((0.9, 0.1)))(replace(config, depth=3)) == ((0,), (1,), (0, 0), (0, 1), (0, 0, 0))
+    assert Optimal(Acceptance((0.3, 0.3, 0.3)))(config) == complete(config)
+    assert complete(replace(config, depth=1)) == ((0,), (1,), (2,))
+    assert families(complete(config)) == {(): range(3), (0,): range(3, 5)}
+    assert len(Optimal()(Config())) == 59
+
+
+@pytest.mark.parametrize("rates", [(), (0, 1), (0.5, 1.5), (0.5, float("nan"))])
+def test_an_acceptance_vector_holds_probabilities(rates: tuple[float, ...]) -> None:
+    with pytest.raises(ValueError, match="acceptance rates"):
+        Acceptance(rates)
+
+
+def test_a_measured_vector_makes_another_tree_that_is_as_lossless() -> None:
+    case = load(packaged_cases()[0])
+    measured = replace(METHODS["sequoia"].growth, shape=Optimal(Acceptance((0.9, 0.1))))  # type: ignore[type-var]
+    law, _ = exact_law(case, replace(METHODS["sequoia"], growth=measured))
+    assert total_variation(law, target_of(case), case.config.depth + 1) == 0
+    assert law != exact_law(case, METHODS["sequoia"])[0]
+
+
+TOYS = ("ties", "zeros", "equal", "disjoint", "truncated", "half-temperature", "zero-temperature", "support-of-one")
+
+
+@pytest.mark.parametrize("dtype", PRECISIONS)
+@pytest.mark.parametrize("toy", TOYS)
+def test_torch_plays_as_the_reference_under_the_same_uniforms(toy: str, dtype: str) -> None:
+    case = load(DATA / "toys" / f"{toy}.json")
+    random = np.random.default_rng(1).random((40, case.config.decisions))
+    numbers = np.concatenate([boundary_rows(case.config), random])
+    for method in BASELINES:
+        assert toy_disagreements(case, method, PRECISIONS[dtype], numbers) == []
+
+
+@pytest.mark.parametrize("method", ["chain", "block"])
+@pytest.mark.parametrize("toy", ["ties", "half-temperature", "small-budget"])
+def test_the_measured_law_of_a_torch_chain_is_the_targets(toy: str, method: str) -> None:
+    case = load(DATA / "toys" / f"{toy}.json")
+    measured, reference = judge_torch(case, method), judge_reference(case, method)
+    assert measured.lossless, measured.faults
+    assert measured.classes == reference.classes
+    assert measured.accepted == pytest.approx(float(reference.accepted), abs=1e-9)
+
+
+def test_the_main_job_takes_a_fixed_shape_through_the_checks_it_can() -> None:
+    case = load(DATA / "toys" / "ties.json")
+    checks = list(check_case(case, ("sequoia",)))
+    assert [check.check for check in checks] == ["reference", "parity float64", "parity float32"]
+    assert {check.status for check in checks} == {Status.LOSSLESS}
+
+
+def test_more_nodes_than_expansions_leave_the_other_uniforms_as_they_were() -> None:
+    few, many = Config(1, 3, 1, 2, 2), Config(1, 3, 1, 2, 9)
+    assert Config().decisions == 88  # growth reads no more than it did
+    assert (few.draws, many.draws) == (2, 9)
+    short, long = (torch_uniforms.draw_uniforms(config, [5, 6], 3) for config in (few, many))
+    assert torch.equal(short.coin, long.coin)
+    assert torch.equal(short.draw, long.draw)
+    assert torch.equal(short.probe, long.probe)
+    numbers = torch.arange(many.decisions, dtype=torch.float64).unsqueeze(0)
+    columns = torch_uniforms.split_uniforms(many, numbers).growth[0].tolist()
+    assert columns == [many.column(draw) for draw in range(9)] == [0, 1, 7, 8, 9, 10, 11, 12, 13]
+
+
+OWN = """
+from reference.growths import rheo
+from reference.methods import METHODS, Method
+from reference.rules import RULES, Rule
+from reference.rules.children import Verdict
+from dataclasses import dataclass, replace
+
+def low(draft, config):
+    plan = rheo.plan(draft, config)
+    return plan if plan.proxy is None else replace(plan, proxy=plan.proxy / 100)
+
+def always(p, children, choose, depth):
+    return Verdict(children.probe, p)
+
+@dataclass(frozen=True)
+class Raises:
+    def grow(self, draft_at, config, choose):
+        raise RuntimeError("out of leaves")
+
+right = Method(rheo.plan, RULES["probe_first"])
+late = Method(low, RULES["probe_first"])
+hasty = Method(rheo.plan, Rule(always, always))
+chain = METHODS["chain"]
+sequoia = METHODS["sequoia"]
+raises = Method(Raises(), RULES["probe_first"])
+no_rule = Method(rheo.plan, None)
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    path = tmp_path / "own.py"
+    path.write_text(OWN)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [("right", 0), ("late", 1), ("hasty", 1), ("chain", 0), ("sequoia", 0)],
+)
+def test_a_users_own_method_goes_through_the_same_proof(rheo: Rheo, own: Path, name: str, status: int) -> None:
+    """Were probes drawn late, one that fillers outrank would seem right: the fillers are not known before it."""
+    case = DATA / "counterexamples" / "one_node_with_fillers.json"
+    seen, out, _ = rheo("law", case, "--method", f"{own}:{name}", "--json")
+    assert seen == status
+    assert f'"method": "{own}:{name}"' in out
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nothing", "there is no nothing in it"),
+        ("no_rule", "its rule is NoneType"),
+        ("low", "its growth is NoneType"),
+        ("low.growth", "there is no low.growth in it"),
+        ("raises", "raised RuntimeError: out of leaves"),
+    ],
+)
+def test_a_users_broken_method_is_one_line(rheo: Rheo, own: Path, name: str, said: str) -> None:
+    status, out, err = rheo("law", DATA / "toys" / "ties.json", "--method", f"{own}:{name}", "--json")
+    assert (status, out) == (2, "")
+    assert said in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_method_nobody_knows_is_one_line(rheo: Rheo) -> None:
+    status, out, err = rheo("law", DATA / "toys" / "ties.json", "--method", "medusa")
+    assert (status, out) == (2, "")
+    assert "'medusa' is none of rheo," in err
+
+
+def test_a_law_too_large_to_enumerate_is_said_to_be(rheo: Rheo) -> None:
+    status, _, err = rheo("law", DATA / "toys" / "ties.json", "--method", "specinfer", "--limit", 10, "--json")
+    assert status == 3
+    assert "more than 10 outcomes" in err
+
+
+def test_the_law_that_draws_are_from_is_the_truncated_draft_at_its_temperature() -> None:
+    law = proposal(exact([4, 0, 2, 2, 1]), Config(support=3, temperature=Fraction(1, 2)))
+    assert law.tolist() == [Fraction(4, 6), 0, Fraction(1, 6), Fraction(1, 6), 0]
+    assert proposal(exact([1, 2, 2]), Config(temperature=Fraction(0))).tolist() == [0, 1, 0]
