@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from rheo.methods import METHODS
+from reference.methods import PAPER
 from rheo.models import generation
 from rheo.models.target import Target
 from tests.conftest import Rheo
@@ -50,7 +50,7 @@ def verify(rheo: Rheo, target: Path, tmp_path: Path) -> Any:
 def test_every_method_is_lossless_and_the_broken_cache_is_found(verify: Any) -> None:
     status, record, err = verify("--methods", "rheo,rrsw,topk", "--prompt", words(3, 17, 9), "--prompt", words(7))
     assert (status, record["verdict"], record["complete"]) == (0, "lossless", True)
-    assert [method["method"] for method in record["methods"]] == list(METHODS)
+    assert [method["method"] for method in record["methods"]] == list(PAPER)
     for method in record["methods"]:
         assert (method["status"], method["tokens"], method["impossible"]) == ("lossless", 2000, 0)
         assert method["checks"]["differing"] == 0 and method["checks"]["tv"] < MOST_TV

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reference.methods import METHODS  # rheo.methods has the same, and waits for torch
 from rheo.cli.options import Within
 from rheo.config import LEAST_TEMPERATURE, Config, ConfigError
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 DTYPES = ("float32", "bfloat16", "float16")
 TEMPERATURE = Within(0, 1 / LEAST_TEMPERATURE)
-METHOD = click.Choice(("rheo", "rrsw", "topk"))  # as in rheo.methods, which waits for torch
+METHOD = click.Choice(tuple(METHODS))
 TREE_OPTIONS = ("anchors", "slots", "beam", "depth", "budget", "support")
 
 

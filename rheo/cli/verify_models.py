@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reference.methods import PAPER
 from rheo.cli.models import METHOD, TEMPERATURE, TREE_OPTIONS, Loaded, load, model_options, tree_config, tree_options
 from rheo.files import require_writable, write_text
 
@@ -65,7 +66,7 @@ def _methods(ctx: click.Context, param: click.Parameter, value: str) -> tuple[st
 def models_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """All of OPTIONS."""
     options = (
-        click.option("--methods", callback=_methods, default="rheo,rrsw,topk", show_default=True),
+        click.option("--methods", callback=_methods, default=",".join(PAPER), show_default=True, help="With commas."),
         click.option("--suite", help="Prompts: humaneval, mt_bench, or a folder with a question.jsonl."),
         click.option("--prompt", "prompts", multiple=True, metavar="TEXT", help="A prompt; may be repeated."),
         click.option(

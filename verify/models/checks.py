@@ -7,12 +7,15 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from rheo.decoding import Sampler
+from rheo.decoding import Pair, Sampler, play_round
 from rheo.methods import METHODS
 from rheo.models.generation import Limits, Round
+from rheo.tree import Path, Tree
+from rheo.uniforms import Uniforms
 from verify.models.plain import target_logits
 from verify.models.plan import FLOOR, GREEDY, Plan
 from verify.models.texts import Models, emitted
+from verify.mutants.mutant import ChangedPair
 
 _REQUESTS, _TOKENS = 8, 32
 # In float32 trees and full forwards differ by far less (a total variation of 1e-5, logits by 1e-4), a fault by more.
@@ -61,27 +64,29 @@ def _greedy(plan: Plan, models: Models, method: str) -> tuple[int, int, float]:
 
 
 def _cached(plan: Plan, models: Models, method: str) -> tuple[int, float]:
-    steps: list[Tensor] = []  # processed logits [requests, V] of every step of a round's path
-    laws: list[list[Tensor]] = []
+    seen: list[Tensor] = []  # logits [requests, R + 1, V] of the last round
+    prompts, seeds, limits = _requests(plan, FLOOR)
+    cached: list[list[Tensor]] = [[] for _ in prompts]
 
-    def look(logits: Tensor) -> Tensor:
-        steps.append(torch.softmax(logits.double(), -1).cpu())
+    def look(tree: Tree, logits: Tensor) -> Tensor:
+        seen.append(logits)
         return logits
 
-    def sort(done: Round) -> None:
-        for row, (request, kept) in enumerate(zip(done.requests, done.tokens, strict=True)):
-            laws[request] += [step[row] for step in steps[: len(kept)]]
-        steps.clear()
+    def play(sampler: Sampler, pair: Pair, uniforms: Uniforms) -> tuple[Tree, Path]:
+        return play_round(sampler, ChangedPair(pair, look), uniforms)
 
-    prompts, seeds, limits = _requests(plan, FLOOR)
-    laws += [[] for _ in prompts]
-    sampler = Sampler(plan.config, METHODS[method], look)
-    texts = emitted(models, sampler, prompts, seeds, limits, sort)
+    def sort(done: Round) -> None:
+        logits = seen.pop()
+        for row, (request, kept) in enumerate(zip(done.requests, done.tokens, strict=True)):
+            nodes = [0, *done.path.rows[row].tolist()][: len(kept)]
+            cached[request].append(logits[row, nodes])
+
+    texts = emitted(models, Sampler(plan.config, METHODS[method]), prompts, seeds, limits, sort, play)
     tv = 0.0
-    for law, logits in zip(laws, target_logits(models.judge, texts), strict=True):
-        full = torch.softmax(plan.process(logits).double(), -1).cpu()
-        tv = max(tv, float((torch.stack(law) - full).abs().sum(-1).max() / 2))
-    return sum(len(law) for law in laws), tv
+    for rows, full in zip(cached, target_logits(models.judge, texts), strict=True):
+        p, other = (torch.softmax(plan.process(logits.float()).double(), -1) for logits in (torch.cat(rows), full))
+        tv = max(tv, float((p - other).abs().sum(-1).max() / 2))
+    return sum(len(text.tokens) for text in texts), tv
 
 
 def _requests(plan: Plan, part: str) -> tuple[list[tuple[int, ...]], list[int], Limits]:

@@ -8,14 +8,12 @@ from functools import cached_property
 import numpy as np
 
 from rheo.config import Config
-from rheo.methods import METHODS
 from rheo.models.generation import Limits
 from rheo.processors import Processor, temperature
 from verify.models.scores import ORDERS_USED
 from verify.pit import STRATA
 
 PILOT, CONTROL, FLOOR, GREEDY = "pilot", "control", "floor", "greedy"
-_PARTS = (*METHODS, PILOT, CONTROL, FLOOR, GREEDY)
 _STRATA_EACH = 4
 # Of one method: Kolmogorov and an e-process in every order, an e-process in every stratum of contexts.
 TESTS = 2 * len(ORDERS_USED) + _STRATA_EACH * len(STRATA)
@@ -84,4 +82,4 @@ class Plan:
 
 
 def _word(seed: int, part: str, number: int) -> int:
-    return int(np.random.SeedSequence((seed, _PARTS.index(part), number)).generate_state(1, np.uint64)[0])
+    return int(np.random.SeedSequence((seed, number, *part.encode())).generate_state(1, np.uint64)[0])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rheo.decoding import Sampler
 from rheo.models.drafters import Drafter
-from rheo.models.generation import Limits, Round, generate
+from rheo.models.generation import Limits, Play, Round, generate
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -55,10 +55,11 @@ def emitted(
     seeds: Sequence[int],
     limits: Limits,
     on_round: Callable[[Round], None] = lambda done: None,
+    play: Play | None = None,
 ) -> list[Text]:
-    """The texts of N prompts, one seed each, until every one has ended. Raises as `generate`."""
+    """The texts of N prompts, one seed each, until every one has ended. play, and what it raises: as `generate`."""
     texts: list[list[int]] = [[] for _ in prompts]
-    for done in generate(models.target, models.drafter, sampler, prompts, seeds, limits):
+    for done in generate(models.target, models.drafter, sampler, prompts, seeds, limits, play=play):
         for request, tokens in zip(done.requests, done.tokens, strict=True):
             texts[request] += tokens
         on_round(done)
