@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from properties.strategies import Parent
 from reference.methods import Method
+from reference.rules import Rule
 from verify.cases import Case
 from verify.laws import exact_law, exact_steps, target_of
 from verify.transport import bound, candidate_sets, min_cut, node_acceptance, node_trees, slot_plan
@@ -55,9 +56,10 @@ def first_step_is_within_the_min_cut(case: Case, method: Method) -> None:
 def accepts_all_it_can_where_the_draft_is_the_target(case: Case, method: Method) -> None:
     """With the case's target as its draft too, a node accepts until slots were cut: all of p on the draft's support.
 
-    At every node that kept its anchors and its probe; without truncation that is probability 1, so a path goes on
-    until the budget or the depth ends it. Fillers gain nothing there.
+    For rules of one node, at every node that kept its anchors and its probe; without truncation that is probability 1,
+    so a path goes on until the budget or the depth ends it. Fillers gain nothing there.
     """
+    assert isinstance(method.rule, Rule), "a rule for one node"
     same = replace(case, toy=replace(case.toy, draft=case.toy.target))
     target_at = target_of(same)
     steps = exact_steps(target_at, method.rule)

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from reference import lazy
 from reference.choose import Site
 from reference.distributions import Array, exact, temper
-from reference.methods import METHODS
+from reference.methods import METHODS, SLOTTED
+from reference.rules import RULES, Rule
 from reference.rules.children import Children
 from reference.tree import Tree
 from reference.verification import survivors
@@ -138,7 +139,7 @@ class Grown:
 @st.composite
 def trees(draw: st.DrawFn, largest_vocab: int = 4, deepest: int = 3) -> Grown:
     """Any tree of positive probability of any case: Hypothesis chooses the probes."""
-    case, method = draw(cases(largest_vocab, deepest)), draw(st.sampled_from(sorted(METHODS)))
+    case, method = draw(cases(largest_vocab, deepest)), draw(st.sampled_from(SLOTTED))
 
     def choose(weights: Array, site: Site) -> int:
         return draw(st.sampled_from(np.flatnonzero(weights).tolist()))
@@ -148,12 +149,12 @@ def trees(draw: st.DrawFn, largest_vocab: int = 4, deepest: int = 3) -> Grown:
 
 @dataclass(frozen=True)
 class Family:
-    """A node with its surviving children: p [vocab] there, at its temperature; the node's depth; who grew them."""
+    """A node with its surviving children: p [vocab] there, at its temperature; the node's depth; a rule for them."""
 
     p: Array
     children: Children
     depth: int
-    method: str
+    rule: Rule
 
 
 @st.composite
@@ -162,7 +163,9 @@ def families(draw: st.DrawFn) -> Family:
     grown = draw(trees(largest_vocab=5, deepest=2))
     path, tokens = draw(st.sampled_from([((), ()), *((node.path, node.tokens) for node in grown.tree.nodes)]))
     p = target_of(grown.case)(tokens)
-    return Family(p, survivors(grown.tree, path, len(p)), len(path), grown.method)
+    children = survivors(grown.tree, path, len(p))
+    fit = [rule for name, rule in RULES.items() if name != "point_mass" or children.probe is None]
+    return Family(p, children, len(path), draw(st.sampled_from(fit)))
 
 
 @dataclass(frozen=True)

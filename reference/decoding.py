@@ -9,8 +9,7 @@ from typing import Protocol
 from reference import growth
 from reference.choose import Choose
 from reference.distributions import Array, temper
-from reference.growth import DraftAt
-from reference.growths import Growth
+from reference.growth import DraftAt, Growth, TreeGrowth
 from reference.methods import Method
 from reference.tree import Path, Tokens, Tree
 from reference.verification import Step, recursive_step, verify
@@ -22,7 +21,7 @@ Model = Callable[[Tokens], Array]  # context -> weights [vocab], untempered
 class Grow(Protocol):
     """growth.grow or lazy.grow."""
 
-    def __call__(self, draft_at: DraftAt, config: Config, growth: Growth, choose: Choose) -> Tree: ...
+    def __call__(self, draft_at: DraftAt, config: Config, growth: Growth | TreeGrowth, choose: Choose) -> Tree: ...
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from collections import Counter
 from fractions import Fraction
 
 from reference.choose import Choose, Site
-from reference.growth import ROOT, DraftAt, place
-from reference.growths import Growth
+from reference.growth import ROOT, DraftAt, Growth, TreeGrowth, place
 from reference.order import total_order
 from reference.slots import SlotPlan, draw_probe, drawn_slots, leading_slots
 from reference.tree import Node, SlotPath, Tree
@@ -21,8 +20,10 @@ from reference.truncation import truncate
 from rheo.config import Config
 
 
-def grow(draft_at: DraftAt, config: Config, growth: Growth, choose: Choose) -> Tree:
+def grow(draft_at: DraftAt, config: Config, growth: Growth | TreeGrowth, choose: Choose) -> Tree:
     """The draft tree of one round; `choose` is asked only for the probes that are kept."""
+    if isinstance(growth, TreeGrowth):
+        return growth.grow(draft_at, config, choose)
     plans: dict[SlotPath, SlotPlan] = {}
     expanded: dict[SlotPath, tuple[Node, int]] = {}  # node and its rank among those expanded at its depth
     at_depth: Counter[int] = Counter()
@@ -34,7 +35,7 @@ def grow(draft_at: DraftAt, config: Config, growth: Growth, choose: Choose) -> T
             heapq.heappush(heap, (total_order(node), node))
 
     def expand(parent: Node) -> None:
-        plan = growth(truncate(draft_at(parent.tokens), config.support), config)
+        plan = growth(truncate(draft_at(parent.tokens), config.support, parent.depth), config)
         plans[parent.path] = plan
         expanded[parent.path] = (parent, at_depth[parent.depth])
         at_depth[parent.depth] += 1

@@ -16,18 +16,20 @@ _SMALLEST = 1e-300
 class Draft:
     """A truncated draft distribution: x_1, x_2, ... by (q descending, token id ascending).
 
-    tokens: int64 [n]; q: [n], untempered, sums to 1. n <= support; tokens with q = 0 are absent.
+    tokens: int64 [n]; q: [n], untempered, sums to 1. n <= support; tokens with q = 0 are absent. depth: the node's
+    that they follow, 0 for the root.
     """
 
     tokens: Array
     q: Array
+    depth: int = 0
 
 
-def truncate(weights: Array, support: int | None) -> Draft:
+def truncate(weights: Array, support: int | None, depth: int = 0) -> Draft:
     """Keep the `support` likeliest tokens of draft weights [vocab]; ties at the edge keep the lower ids."""
     order = np.argsort(-weights, kind="stable")[:support]
     tokens = order[weights[order] > 0]
-    return Draft(tokens, normalise(weights[tokens]))
+    return Draft(tokens, normalise(weights[tokens]), depth)
 
 
 def weights_from_logits(logits: Array) -> Array:

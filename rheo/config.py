@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
+
+from rheo.calibration import Calibration
 
 
 class ConfigError(ValueError):
@@ -32,6 +34,7 @@ class Config:
     budget: R, drafted nodes kept after reranking (the root is not counted).
     support: S, draft tokens kept by truncation; None keeps the whole vocabulary.
     temperature: T, 0 or from 1e-30 to 1e30; 0 means argmax. A Fraction whose inverse is an integer keeps laws exact.
+    calibration: what slots are worth, for growths that go by it.
 
     Raises ConfigError naming the first setting outside its domain.
     """
@@ -43,6 +46,7 @@ class Config:
     budget: int = 59
     support: int | None = 128
     temperature: Fraction | float = Fraction(1)
+    calibration: Calibration = field(default_factory=Calibration)
 
     def __post_init__(self) -> None:
         for key, least in _LEAST.items():
@@ -64,8 +68,17 @@ class Config:
 
     @property
     def decisions(self) -> int:
-        """Uniforms that one round reads: probes, a coin a depth, and a draw a depth and at the end."""
-        return self.expansions + 2 * self.depth + 1
+        """Uniforms of one round: for growth, a coin a depth, and a draw a depth and at the end."""
+        return self.draws + 2 * self.depth + 1
+
+    @property
+    def draws(self) -> int:
+        """Uniforms that growth may read: one an expansion, or, in a tree of fixed shape, one a drafted node."""
+        return max(self.expansions, self.budget)
+
+    def column(self, draw: int) -> int:
+        """Where growth's uniform `draw` stands among a round's numbers: from `expansions` on, behind all others."""
+        return draw if draw < self.expansions else draw + 2 * self.depth + 1
 
     def expansion(self, depth: int, rank: int) -> int:
         """Position among the expansions of the rank-th best node expanded at a depth (root: 0, 0)."""
@@ -90,4 +103,4 @@ def _require_integer(key: str, value: object, least: int) -> None:
         raise ConfigError(key, f"must be at least {least}, got {value}")
 
 
-CONFIG_KEYS = tuple(field.name for field in fields(Config))
+CONFIG_KEYS = tuple(each.name for each in fields(Config) if each.name != "calibration")  # single numbers

@@ -69,8 +69,12 @@ def residual(p: Tensor, tokens: Tensor, law: Tensor) -> Tensor:
     p: [N, V]. tokens: int64 [N, S], distinct in a row, and law: [N, S] in p's dtype, q~ at those tokens.
     The clamp is not at 0 but at a share of p that no rounding can see: it decides only where all else is 0.
     """
-    inside = p.gather(-1, tokens)
-    return p.scatter(-1, tokens, torch.maximum(inside - law, inside * _TRACE))
+    return p.scatter(-1, tokens, remainder(p.gather(-1, tokens), law))
+
+
+def remainder(inside: Tensor, law: Tensor) -> Tensor:
+    """max(0, inside - law), as `residual` takes it, of [N, S] each."""
+    return torch.maximum(inside - law, inside * _TRACE)
 
 
 def inverse_cdf(weights: Tensor, uniform: Tensor) -> Tensor:

@@ -8,19 +8,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from rheo.config import Config
 from rheo.distributions import counting, unusable
-from rheo.growths import Growth
 from rheo.order import LAST_POSITION, ranking_keys, ranks_of
-from rheo.slots import fill
+from rheo.slots import SlotPlan, fill
 from rheo.tree import Frontier, Tree
-from rheo.truncation import truncate
+from rheo.truncation import Draft, truncate
 
 Drafter = Callable[[Frontier], Tensor]  # -> draft logits [N, b, V], untempered
+Growth = Callable[[Draft, Config], SlotPlan]  # the slots of every parent
+
+
+@runtime_checkable
+class TreeGrowth(Protocol):
+    """A growth for the whole tree: not slots that compete, but any trees whose nodes' laws their rule can tell."""
+
+    def grow(self, drafter: Drafter, probe: Tensor, config: Config) -> Tree:
+        """The draft trees of one round; probe: float64 [N, config.draws]."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -42,15 +52,17 @@ class _Layer:
 
 
 @torch.inference_mode()
-def grow(drafter: Drafter, probe: Tensor, config: Config, growth: Growth) -> Tree:
-    """The draft trees of one round for N requests; probe: float64 [N, E], the uniforms of Uniforms.probe.
+def grow(drafter: Drafter, probe: Tensor, config: Config, growth: Growth | TreeGrowth) -> Tree:
+    """The draft trees of one round for N requests; probe: float64 [N, config.draws], the uniforms of Uniforms.probe.
 
     The drafter is called once a depth, for at most `beam` nodes a request; like all of this, in inference mode.
     Nothing here waits for the device: unusable logits are marked in the tree's `fault`, which `verification.verify`
     turns into an error. ValueError on a shape that does not fit the configuration.
     """
-    if probe.ndim != 2 or probe.shape[1] != config.expansions:
-        raise ValueError(f"probe uniforms must be [N, {config.expansions}], got {list(probe.shape)}")
+    if probe.ndim != 2 or probe.shape[1] != config.draws:
+        raise ValueError(f"probe uniforms must be [N, {config.draws}], got {list(probe.shape)}")
+    if isinstance(growth, TreeGrowth):
+        return growth.grow(drafter, probe, config)
     n, device = probe.shape[0], probe.device
     root = torch.zeros(n, 1, dtype=torch.int64, device=device)
     frontier = Frontier(0, root, root, root == 0, None)
@@ -59,10 +71,7 @@ def grow(drafter: Drafter, probe: Tensor, config: Config, growth: Growth) -> Tre
     layers: list[_Layer] = []
     size = 1
     for depth in range(config.depth):
-        logits = drafter(frontier)
-        if logits.ndim != 3 or logits.shape[:2] != frontier.tokens.shape:
-            raise ValueError(f"draft logits must be {[*frontier.tokens.shape, 'V']}, got {list(logits.shape)}")
-        draft = truncate(logits, config.support)
+        draft = drafts_of(drafter, frontier, config)
         plan = growth(draft, config)
         first = config.expansion(depth, 0)
         slots = fill(draft, plan, probe[:, first : first + frontier.tokens.shape[1]])
@@ -83,6 +92,14 @@ def grow(drafter: Drafter, probe: Tensor, config: Config, growth: Growth) -> Tre
             index = chosen + size
         size += keys.shape[1]
     return _rerank(layers, config, plan.anchors)
+
+
+def drafts_of(drafter: Drafter, frontier: Frontier, config: Config) -> Draft:
+    """The truncated drafts of a frontier's nodes. ValueError on logits of another shape than the frontier's."""
+    logits = drafter(frontier)
+    if logits.ndim != 3 or logits.shape[:2] != frontier.tokens.shape:
+        raise ValueError(f"draft logits must be {[*frontier.tokens.shape, 'V']}, got {list(logits.shape)}")
+    return truncate(logits, config.support, frontier.depth)
 
 
 def _rerank(layers: list[_Layer], config: Config, anchors: int) -> Tree:

@@ -46,6 +46,7 @@ class Tree:
     anchors: how many of a parent's first slots hold anchors: its support's first tokens.
     support: int64 [N, E, S], token ids; tail_law: float64 [N, E, S - anchors or 0], q~ of those behind the anchors.
     fault: bool [N, E], expansions whose draft logits were not usable.
+    drawn: how many of a parent's next slots hold tokens that were drawn: the probe, or all children of a fixed shape.
     """
 
     tokens: Tensor
@@ -59,11 +60,12 @@ class Tree:
     support: Tensor
     tail_law: Tensor
     fault: Tensor
+    drawn: int = 1
 
     @property
     def kinds(self) -> Tensor:
         """int64 [N, R]: ANCHOR, PROBE or FILLER."""
-        return (self.slots >= self.anchors).long() + (self.slots > self.anchors).long()
+        return (self.slots >= self.anchors).long() + (self.slots >= self.anchors + self.drawn).long()
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ _MANY = 256
 class Uniforms:
     """float64 in [0, 1) for N requests.
 
-    probe: [N, E], E = config.expansions: the root's, then those of the nodes expanded at each depth, best first.
+    probe: [N, config.draws], growth's: the root's, then those of the nodes expanded at each depth, best first; a tree
+    of fixed shape takes one a drafted node instead, in the order of its shape.
     coin: [N, D] and draw: [N, D + 1]: of the node at each depth of the path.
     """
 
@@ -58,6 +59,8 @@ def draw_uniforms(
 
 
 def split_uniforms(config: Config, numbers: Tensor) -> Uniforms:
-    """Uniforms from one float64 tensor [N, E + 2 D + 1]: probes, coins, draws."""
-    probe, coin, draw = torch.split(numbers, [config.expansions, config.depth, config.depth + 1], dim=-1)
-    return Uniforms(probe, coin, draw)
+    """Uniforms from one float64 tensor [N, config.decisions]: probes, coins, draws; then growth's, if it may read more
+    than one an expansion."""
+    more = config.draws - config.expansions
+    probe, coin, draw, rest = torch.split(numbers, [config.expansions, config.depth, config.depth + 1, more], dim=-1)
+    return Uniforms(torch.cat([probe, rest], -1) if more else probe, coin, draw)

@@ -10,7 +10,7 @@ from torch.nn.functional import pad
 
 from rheo.distributions import counting, inverse_cdf, softmax, unusable
 from rheo.processors import Processor
-from rheo.rules import Rule
+from rheo.rules import Rule, TreeRule
 from rheo.rules.children import Children
 from rheo.tree import Path, Tree
 from rheo.truncation import widened
@@ -18,12 +18,12 @@ from rheo.uniforms import Uniforms
 
 
 @torch.inference_mode()
-def verify(tree: Tree, target_logits: Tensor, uniforms: Uniforms, process: Processor, rule: Rule) -> Path:
-    """Walk down the trees while children are accepted; emit one token more, which no child proposed.
+def verify(tree: Tree, target_logits: Tensor, uniforms: Uniforms, process: Processor, rule: Rule | TreeRule) -> Path:
+    """The rows that are accepted, and one token more, which no child of the last of them proposed.
 
     target_logits: [N, R + 1, V], any float dtype, raw; row 0 follows the root, row i + 1 follows node i.
-    process: turns raw logits into those of p, temperature included. The walk has D + 1 steps for every request,
-    with finished ones masked, so nothing waits for an accelerator until the result is handed over.
+    process: turns raw logits into those of p, temperature included. Nothing waits for an accelerator until the result
+    is handed over.
 
     Raises ValueError naming the first row, of the draft's or the target's logits, that holds NaN or +inf or is all
     -inf, or of the processed ones that leave no token; nothing is emitted then. ValueError on a shape that does not
@@ -38,6 +38,50 @@ def verify(tree: Tree, target_logits: Tensor, uniforms: Uniforms, process: Proce
             f"coins and draws must be [{n}, D] and [{n}, D + 1], got {list(uniforms.coin.shape)} and "
             f"{list(uniforms.draw.shape)}"
         )
+    if isinstance(rule, TreeRule):
+        emitted, drafted = leap(tree, target_logits, uniforms, process, rule)
+    else:
+        emitted, drafted = walk(tree, target_logits, uniforms, process, rule)
+    check_drafts(tree)
+    check_targets(tree, target_logits)
+    check_draws(emitted, drafted, target_logits.shape[-1])
+    return Path(emitted, drafted, (emitted >= 0).sum(-1))
+
+
+def leap(
+    tree: Tree, target_logits: Tensor, uniforms: Uniforms, process: Processor, rule: TreeRule
+) -> tuple[Tensor, Tensor]:
+    """The row to stop at by the round's first coin, the root first, and the token there by its first draw.
+
+    Returns tokens and rows as in `Path`.
+    """
+    n, rows, _ = target_logits.shape
+    stops = rule.stops(tree, process(widened(target_logits).flatten(0, 1)).view(n, rows, -1))
+    row = inverse_cdf(stops.masses, uniforms.coin[:, 0]).clamp(max=rows - 1).unsqueeze(-1)
+    token = inverse_cdf(stops.density(row.squeeze(-1)), uniforms.draw[:, 0]).unsqueeze(-1)
+    depths, parents, tokens = (pad(x, (1, 0)) for x in (tree.depths, tree.parents, tree.tokens))
+    depth = depths.gather(1, row)
+    emitted = torch.full_like(uniforms.draw, -1, dtype=torch.int64).scatter_(1, depth, token)
+    drafted = torch.full_like(emitted, -1)
+    for _ in range(emitted.shape[1] - 1):  # up to the root, which is its own parent and writes behind the end
+        place = (depth - 1) % emitted.shape[1]
+        last = depth == 0
+        emitted.scatter_(1, place, torch.where(last, emitted.gather(1, place), tokens.gather(1, row)))
+        drafted.scatter_(1, place, torch.where(last, -1, row))
+        row = parents.gather(1, row)
+        depth = depths.gather(1, row)
+    return emitted, drafted
+
+
+def walk(
+    tree: Tree, target_logits: Tensor, uniforms: Uniforms, process: Processor, rule: Rule
+) -> tuple[Tensor, Tensor]:
+    """Down the trees, while children are accepted: D + 1 steps for every request, with finished ones masked.
+
+    Returns tokens and rows as in `Path`.
+    """
+    n, nodes = tree.tokens.shape
+    steps = uniforms.draw.shape[1]
     everywhere = survivors(tree, widened(target_logits[:0]).dtype)
     vocab = target_logits.shape[-1]
     logits = target_logits.flatten(0, 1)
@@ -59,11 +103,8 @@ def verify(tree: Tree, target_logits: Tensor, uniforms: Uniforms, process: Proce
         rows.append(torch.where(going, row, -1))
         if all_stopped(going):
             break
-    check_drafts(tree)
-    check_targets(tree, target_logits)
     emitted, drafted = (pad(torch.stack(found, -1), (0, steps - len(found)), value=-1) for found in (tokens, rows))
-    check_draws(emitted, drafted, vocab)
-    return Path(emitted, drafted, (emitted >= 0).sum(-1))
+    return emitted, drafted
 
 
 def all_stopped(going: Tensor) -> bool:
@@ -80,14 +121,14 @@ def survivors(tree: Tree, dtype: torch.dtype) -> Children:
     support = tree.support.flatten(0, 1).index_select(0, where)
     law = tree.tail_law.flatten(0, 1).index_select(0, where)
     # Every anchor and probe writes its token at its row and slot; fillers and padding write behind the end.
-    width = m + 1
+    width = m + tree.drawn
     slots = torch.full((n, (nodes + 1) * width + 1), -1, device=device)
     place = torch.where(tree.occupied & (tree.slots < width), tree.parents * width + tree.slots, (nodes + 1) * width)
     slots = slots.scatter_(1, place, tree.tokens)[:, :-1].reshape(rows, width)
     anchors, probe = slots[:, :m], slots[:, m:]
     tail = support[:, m : m + law.shape[1]]
-    law = torch.where(probe >= 0, law, 0.0)
-    drawn = torch.where(tail == probe, law, 0.0).sum(-1, keepdim=True)
+    law = torch.where(probe[:, :1] >= 0, law, 0.0)  # where one was drawn, so was the first
+    drawn = torch.where(tail.unsqueeze(1) == probe.unsqueeze(-1), law.unsqueeze(1), 0.0).sum(-1)
     return Children(anchors, probe.clamp(min=0), drawn, tail, law.to(dtype))
 
 

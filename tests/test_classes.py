@@ -11,7 +11,8 @@ import pytest
 from reference import growth, lazy
 from reference.choose import sampling
 from reference.growth import ROOT, place
-from reference.methods import METHODS
+from reference.growths import rheo
+from reference.methods import METHODS, SLOTTED
 from reference.order import comparable, total_order
 from reference.slots import drawn_slots, leading_slots
 from reference.tree import Node, Tree
@@ -65,7 +66,7 @@ def test_lazy_growth_gives_the_trees_of_layered_growth_with_their_probabilities(
 
 @pytest.mark.parametrize("case", small_cases(), ids=lambda case: case.name)
 def test_every_tree_is_connected_ordered_and_within_its_budget(case: Case) -> None:
-    for method in METHODS:
+    for method in SLOTTED:
         for _, tree in layered(case, method):
             assert invariant_faults(tree, case.config) == []
 
@@ -85,7 +86,7 @@ def test_survival_of_a_probe_does_not_depend_on_its_identity() -> None:
     for case in small_cases():
         config = case.config
         outcomes: dict[object, set[bool]] = {}
-        plan = METHODS["rheo"].growth(truncate(draft_of(case)(()), config.support), config)
+        plan = rheo.plan(truncate(draft_of(case)(()), config.support), config)
         if plan.proxy is None:
             continue
         position = (len(plan.anchors),)
@@ -123,7 +124,7 @@ def test_broken_trees_are_noticed(break_it: object, complaint: str) -> None:
 def test_fillers_are_the_likeliest_tail_tokens_other_than_the_probe() -> None:
     toy = random_toy(5, 6, 0, "any")
     config = Config(anchors=2, slots=5, support=None)
-    plan = METHODS["rheo"].growth(truncate(toy.draft.exact(()), None), config)
+    plan = rheo.plan(truncate(toy.draft.exact(()), None), config)
     for probe in range(len(plan.tail)):
         nodes = place(ROOT, leading_slots(plan) + drawn_slots(plan, probe))
         assert [n.kind for n in nodes] == ["anchor", "anchor", "probe", "filler", "filler"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reference.methods import METHODS
+from reference.methods import METHODS, PAPER
 from tests.conftest import SHARED_CASES
 from verify import gate
 from verify.cases import load
@@ -200,7 +200,7 @@ def test_the_readme_shows_what_the_command_prints() -> None:
     for name, *accepted, _, _, _, _, _ in shown:
         (path,) = [path for path in gate.packaged_cases() if path.stem == name]
         case = load(path)
-        for method, value in zip(METHODS, accepted, strict=True):
+        for method, value in zip(PAPER, accepted, strict=True):
             assert f"{float(judge_reference(case, method).accepted):.4f}" == value, (name, method)
 
 
@@ -216,7 +216,7 @@ def test_a_parity_fault_makes_the_verdict_lossy(rheo, monkeypatch: pytest.Monkey
     status, out, _ = rheo("verify", TIES, "--failures", tmp_path)
     assert status == 1
     assert "torch there, reference here" in out
-    assert len(list(tmp_path.iterdir())) == 2 * len(METHODS)
+    assert len(list(tmp_path.iterdir())) == 2 * len(PAPER)
 
 
 def test_a_check_that_raises_has_failed(rheo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

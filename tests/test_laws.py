@@ -13,7 +13,8 @@ import pytest
 from reference import growth, lazy
 from reference.choose import Choose
 from reference.decoding import Grow, Sampler, decode, play_round
-from reference.methods import METHODS
+from reference.methods import METHODS, PAPER, SLOTTED
+from reference.rules import Rule
 from reference.tree import Path as Emitted
 from reference.tree import Tokens
 from reference.verification import Step, recursive_step, single_draw_step, survivors
@@ -59,7 +60,7 @@ def small_support(number: int) -> int:
     return anchors + max(tail for tail in (1, 2, 3, 4, 5) if tail**probes <= MOST_CLASSES or tail == 1)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", SLOTTED)
 @pytest.mark.parametrize("vocab", [2, 3, 4, 5, 6])
 def test_the_output_law_is_the_target_over_the_grid(vocab: int, method: str, count_laws: Callable[[int], None]) -> None:
     laws = 0
@@ -88,13 +89,13 @@ def test_every_case_file_is_lossless_and_gives_what_it_expects(path: Path, count
     case = load(path)
     if not case.rational:
         case = replace(case, config=replace(case.config, temperature=Fraction(1)), expect={})
-    for name, method in METHODS.items():
-        law, classes = exact_law(case, method)
+    for name in SLOTTED:
+        law, classes = exact_law(case, METHODS[name])
         assert total_variation(law, target_of(case), case.config.depth + 1) == 0
         seen = {"tv": "0", "accepted": str(Fraction(law.accepted)), "classes": len(classes)}
         for key, value in case.expect.get(name, {}).items():
             assert seen[key] == value, (name, key)
-    count_laws(len(METHODS))
+    count_laws(len(SLOTTED))
 
 
 def test_at_least_six_real_recordings_are_packaged() -> None:
@@ -119,7 +120,7 @@ TWO_ROUNDS = [
 
 
 @pytest.mark.parametrize(("vocab", "config", "kind"), TWO_ROUNDS)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", SLOTTED)
 def test_two_rounds_together_have_the_law_of_the_target(
     vocab: int, config: Config, kind: str, method: str, count_laws: Callable[[int], None]
 ) -> None:
@@ -147,7 +148,7 @@ def grower(lazily: bool) -> Grow:
 
 
 @pytest.mark.parametrize("step", [recursive_step, single_draw_step])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", SLOTTED)
 @pytest.mark.parametrize("kind", ["any", "ties", "zeros", "mixed"])
 def test_whole_rounds_enumerated_decision_by_decision_have_the_composed_law(
     kind: str, method: str, step: Step, count_laws: Callable[[int], None]
@@ -167,11 +168,12 @@ def test_whole_rounds_enumerated_decision_by_decision_have_the_composed_law(
     count_laws(1)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", PAPER)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_single_draw_form_of_a_rule_has_the_law_of_its_recursion(kind: str, method: str) -> None:
     case = Case(kind, random_toy(5, 5, 2, kind), Config(1, 4, 2, 2, 6, None, Fraction(1)))
     rule, target_at = METHODS[method].rule, target_of(case)
+    assert isinstance(rule, Rule)
     seen = set()
     for outcome in exact_law(case, METHODS[method])[1]:
         tree = outcome.result

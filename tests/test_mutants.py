@@ -12,11 +12,10 @@ import torch
 from reference.choose import Choose
 from reference.distributions import Array
 from reference.methods import METHODS as REFERENCE
-from reference.methods import Method
-from reference.rules import Rule
+from reference.methods import SLOTTED, Method
+from reference.rules import RULES, Rule
 from reference.rules.children import Children, Verdict, try_points
 from rheo.decoding import Pair, Sampler
-from rheo.methods import METHODS
 from verify import mutants, tiers
 from verify.battery import BATTERY
 from verify.contract import SamplerError, load
@@ -34,7 +33,7 @@ from verify.tiers import TIERS, ask, cases
 pytestmark = pytest.mark.stat
 
 CLAIMED = read(PAGE.read_text(encoding="utf-8"))
-RIGHT = {method: Mutant(method, "nothing", "nothing", method) for method in METHODS}
+RIGHT = {method: Mutant(method, "nothing", "nothing", method) for method in SLOTTED}
 # Of each pattern of tiers that see it and tiers that do not, but the slowest.
 HANDFUL = ("never_refreshed", "neighbours_share_a_stream", "cache_not_rolled_back", "ties_by_token", "token_residual")
 
@@ -46,7 +45,7 @@ def said(records: dict[str, Any]) -> tuple[set[str], str | None]:
 def test_there_are_thirty_mutants_or_more_of_every_method_and_the_table_has_them_all() -> None:
     assert len(MUTANTS) >= 30
     assert list(CLAIMED) == list(MUTANTS)
-    assert {mutant.method for mutant in MUTANTS.values()} == set(METHODS)
+    assert {mutant.method for mutant in MUTANTS.values()} == set(SLOTTED)
     assert len({(m.fault, m.symptom) for m in MUTANTS.values()}) == len(MUTANTS)
     assert not {m.name for m in MUTANTS.values()} & set(vars(mutants))
 
@@ -97,7 +96,7 @@ def test_a_sampled_draft_verified_as_one_hot_is_lossless_and_so_no_mutant() -> N
         probe = () if children.probe is None else (children.probe,)
         return try_points(p, (*probe, *children.anchors, *children.fillers), choose, depth, first=0)
 
-    as_one_hot = Method(REFERENCE["rheo"].growth, Rule(points, REFERENCE["rheo"].rule.single_draw))
+    as_one_hot = Method(REFERENCE["rheo"].growth, Rule(points, RULES["probe_first"].single_draw))
     accepted = []
     for case in cases():
         law, _ = exact_law(case, as_one_hot)

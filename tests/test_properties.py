@@ -15,18 +15,18 @@ from properties.kinds import frequencies, measured_kinds
 from properties.strategies import Family, Grown, cases, configs, deep_cases, families, pairs, toys
 from properties.strategies import trees as any_trees
 from reference.distributions import Array, exact
-from reference.methods import METHODS
-from reference.rules import Rule
+from reference.methods import METHODS, SLOTTED
+from reference.rules import RULES, Rule
 from reference.rules.children import Children
 from reference.tree import Tokens, Tree
 from rheo.config import Config
 from rheo.methods import METHODS as TORCH
 from rheo.methods import Method as TorchMethod
-from rheo.rules import RULES
+from rheo.rules import RULES as TORCH_RULES
 from rheo.rules.children import Children as TorchChildren
 from verify.cases import Case, document, dumps, load, parse
 from verify.classes import layered_trees
-from verify.controls import CONTROLS
+from verify.controls import CONTROLS, token_residual
 from verify.enumeration import TooManyOutcomesError
 from verify.gate import DATA
 from verify.laws import classes_of, draft_of
@@ -35,7 +35,7 @@ from verify.random_toys import random_toy
 
 pytestmark = pytest.mark.exact
 
-METHOD = st.sampled_from(sorted(METHODS))
+METHOD = st.sampled_from(SLOTTED)
 CASE = Case("any", random_toy(3, 4, 2, "any"), Config(1, 4, 2, 2, 8, None, Fraction(1)))
 
 
@@ -95,7 +95,7 @@ def test_a_second_round_that_forgets_a_token_is_found_and_only_there() -> None:
 
 
 def always_accepting(p: torch.Tensor, children: TorchChildren, coin: torch.Tensor) -> torch.Tensor:
-    return RULES["probe_first"](p, children, 0 * coin)
+    return TORCH_RULES["probe_first"](p, children, 0 * coin)
 
 
 def test_a_torch_sampler_whose_coin_is_stuck_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,14 +123,14 @@ def test_torch_agrees_with_the_reference_where_branches_tie(case: Case, method: 
 @given(family=families())
 @profiles.scaled(2)
 def test_both_forms_of_a_rule_agree_at_any_node(family: Family) -> None:
-    parity.both_forms_of_a_rule_agree(family, METHODS[family.method].rule)
+    parity.both_forms_of_a_rule_agree(family, family.rule)
 
 
 def test_a_form_that_only_takes_its_token_out_of_p_disagrees() -> None:
     third = exact([1, 1, 1]) / 3
-    family = Family(third, Children((), 0, (), exact([3, 1, 0]) / 4), 0, "rheo")
-    parity.both_forms_of_a_rule_agree(family, METHODS["rheo"].rule)
-    wrong = Rule(CONTROLS["token-residual"].method.rule.recursive, METHODS["rheo"].rule.single_draw)
+    family = Family(third, Children((), 0, (), exact([3, 1, 0]) / 4), 0, RULES["probe_first"])
+    parity.both_forms_of_a_rule_agree(family, RULES["probe_first"])
+    wrong = Rule(token_residual, RULES["probe_first"].single_draw)
     with pytest.raises(AssertionError):
         parity.both_forms_of_a_rule_agree(family, wrong)
 

@@ -9,7 +9,8 @@ import pytest
 
 from reference.choose import Site, bernoulli, inverse_cdf, reading
 from reference.distributions import exact, normalise, residual, temper, without
-from reference.methods import METHODS
+from reference.growths import rheo
+from reference.rules import RULES
 from reference.rules.children import Children
 from reference.truncation import truncate, weights_from_logits
 from rheo.config import Config
@@ -50,18 +51,18 @@ def test_only_a_logit_of_minus_infinity_is_weight_zero() -> None:
 
 def test_slots_of_a_parent_by_hand() -> None:
     draft = truncate(exact([8, 6, 3, 3]), None)
-    plan = METHODS["rheo"].growth(draft, Config(anchors=1, slots=3, support=None))
+    plan = rheo.plan(draft, Config(anchors=1, slots=3, support=None))
     assert (plan.anchors.tolist(), plan.tail.tolist()) == ([0], [1, 2, 3])
     assert plan.proxy == F(8, 20)
     assert plan.tail_law.tolist() == [F(1, 2), F(1, 4), F(1, 4)]
-    assert METHODS["rheo"].growth(draft, Config(anchors=2, slots=3, support=None)).proxy == F(6, 20)
-    assert METHODS["rheo"].growth(draft, Config(anchors=3, slots=4, support=None)).proxy == F(3, 20)
-    assert METHODS["rheo"].growth(draft, Config(anchors=0, slots=3, support=None)).proxy == F(8, 20)
+    assert rheo.plan(draft, Config(anchors=2, slots=3, support=None)).proxy == F(6, 20)
+    assert rheo.plan(draft, Config(anchors=3, slots=4, support=None)).proxy == F(3, 20)
+    assert rheo.plan(draft, Config(anchors=0, slots=3, support=None)).proxy == F(8, 20)
 
 
 @pytest.mark.parametrize("anchors", [2, 3])
 def test_a_support_without_a_tail_has_neither_probe_nor_fillers(anchors: int) -> None:
-    plan = METHODS["rheo"].growth(truncate(exact([3, 0, 1]), None), Config(anchors=anchors, slots=4, support=None))
+    plan = rheo.plan(truncate(exact([3, 0, 1]), None), Config(anchors=anchors, slots=4, support=None))
     assert plan.proxy is None
     assert plan.anchors.tolist() == [0, 2]
 
@@ -86,7 +87,7 @@ def test_residuals_by_hand() -> None:
 
 def test_a_probe_is_refused_by_the_rule_that_takes_everything_for_certain() -> None:
     children = Children((), 0, (), exact([1, 0]))
-    for form in (METHODS["topk"].rule.recursive, METHODS["topk"].rule.single_draw):
+    for form in (RULES["point_mass"].recursive, RULES["point_mass"].single_draw):
         with pytest.raises(ValueError, match="wastes"):
             form(exact([1, 0]), children, lambda weights, site: 0, 0)
 

@@ -15,6 +15,7 @@ from rheo.config import Config
 from rheo.decoding import Sampler, decode, play_round
 from rheo.distributions import inverse_cdf, softmax
 from rheo.growth import grow
+from rheo.growths import rheo
 from rheo.methods import METHODS
 from rheo.processors import chain, min_p, temperature, top_k, top_p
 from rheo.tree import PROBE, Frontier, Tree
@@ -155,7 +156,7 @@ def test_a_probability_that_underflows_is_still_a_candidate() -> None:
     draft = truncate(logits, None)
     assert draft.candidate.sum() == 3
     assert draft.q[0, 0, 1] == 0.0  # underflowed
-    plan = METHODS["rheo"].growth(draft, Config(anchors=1, slots=3, support=None))
+    plan = rheo.plan(draft, Config(anchors=1, slots=3, support=None))
     assert plan.tail_law[0, 0, :2].tolist() == pytest.approx([1 / (1 + np.exp(-1)), 1 / (1 + np.exp(1))], rel=1e-12)
     config = Config(anchors=1, slots=3, beam=1, depth=1, budget=3, support=None)
     tree = grow(lambda _: logits, draw_uniforms(config, [0]).probe, config, METHODS["rheo"].growth)
@@ -166,7 +167,7 @@ def test_a_probability_that_underflows_is_still_a_candidate() -> None:
 @pytest.mark.parametrize("cold", [1e-3, 1e-30])
 def test_a_cold_tail_does_not_underflow_beside_the_anchors(cold: float) -> None:
     draft = truncate(torch.tensor([[[5.0, 1.0, 0.99, -3.0]]]), None)
-    law = METHODS["rheo"].growth(draft, Config(anchors=1, slots=3, temperature=cold)).tail_law[0, 0]
+    law = rheo.plan(draft, Config(anchors=1, slots=3, temperature=cold)).tail_law[0, 0]
     assert torch.isfinite(law).all()
     assert law.sum() == pytest.approx(1)
     assert law.argmax() == 0
@@ -394,7 +395,7 @@ def test_padded_target_rows_may_hold_anything() -> None:
 def test_the_tails_mass_is_summed_and_not_one_minus_the_anchors() -> None:
     draft = truncate(torch.tensor([[[0.0, -40.0, -41.0]]], dtype=torch.float64), None)
     assert 1 - float(draft.q[0, 0, 0]) == 0.0  # what is left beside the anchor, by subtraction
-    plan = METHODS["rheo"].growth(draft, Config(anchors=1, slots=3, support=None))
+    plan = rheo.plan(draft, Config(anchors=1, slots=3, support=None))
     assert float(plan.proxy[0, 0]) == pytest.approx(np.exp(-40) + np.exp(-41), rel=1e-12)
     assert plan.proxy[0, 0] >= plan.scores[0, 0, 1]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.distributions import Array
-from reference.tree import Tree
+from reference.tree import Tokens, Tree
 from verify.cases import Case
 from verify.cells import Probe, Stop, Turn, by_coin, cells
 from verify.player import Played, Player, Query
@@ -36,8 +36,7 @@ class Class:
 
 @dataclass(frozen=True)
 class Boundary:
-    """The end of a cell. A round played with `uniform` of the query moved is below it if the token at `place` of the
-    drafted tree, or of what was emitted, is at most (for a coin: exactly) `token`.
+    """The end of a cell; `below` tells from a played round, and its row there, whether its `uniform` was below it.
 
     spread: the probability of the coin's side it is on. other: the narrowest of the cells that other uniforms must hit
     for the boundary to show (earlier probes; the step's draw or coin).
@@ -48,8 +47,7 @@ class Boundary:
     at: Fraction
     spread: Fraction
     other: Fraction
-    place: int
-    token: int
+    below: Callable[[Played, int], bool]
 
 
 def query_of(each: Class, case: Case, probes: dict[int, float], route: tuple[Turn, ...], others: float = 0.5) -> Query:
@@ -67,7 +65,7 @@ def probe_boundaries(each: Class, case: Case) -> Iterator[tuple[Key, Boundary]]:
         for k in inner(probe.law):
             uniform = ("probes", case.config.expansion(probe.site.depth, probe.site.rank))
             high, query = cells(probe.law)[k].high, query_of(each, case, {}, ())
-            boundary = Boundary(query, uniform, high, Fraction(1), earlier, probe.position, probe.tokens[k])
+            boundary = Boundary(query, uniform, high, Fraction(1), earlier, drew(probe.position, probe.tokens[k]))
             yield (*each.prefix(i), k), boundary
 
 
@@ -75,16 +73,40 @@ def step_boundaries(each: Class, stop: Stop, case: Case) -> Iterator[tuple[Key, 
     """The ends of the cells of a step's coin, and of its draw on each side of the coin, but for 0 and 1."""
     depth = len(stop.path)
     sides = by_coin(stop.turns)
-    if len(sides) > 1:
-        accepting = next(t for t in stop.turns if t.coin.low == 0 and t.token == stop.children.probe)
-        query = query_of(each, case, {}, (*stop.route, accepting))
-        high, width = accepting.coin.high, accepting.draw.width
-        yield ("coin", stop.key), Boundary(query, ("coins", depth), high, Fraction(1), width, depth, accepting.token)
+    for k, (side, turns) in enumerate(list(sides.items())[:-1]):
+        if stop.children is None:
+            shown = max(turns, key=lambda turn: turn.mass)
+            below = stopped({turn.tokens[:-1] for turn in stop.turns if turn.coin.high <= side.high})
+        else:
+            shown = next(turn for turn in turns if turn.token == stop.children.probe)
+            below = emitted(depth, shown.token)
+        query = query_of(each, case, {}, (*stop.route, shown))
+        yield ("coin", stop.key, k), Boundary(query, ("coins", depth), side.high, Fraction(1), shown.draw.width, below)
     for side, turns in sides.items():
         for turn in turns[:-1]:
             query = query_of(each, case, {}, (*stop.route, turn))
-            key = ("draw", stop.key, side, turn.token)
-            yield key, Boundary(query, ("draws", depth), turn.draw.high, turn.spread, side.width, depth, turn.token)
+            key, below = ("draw", stop.key, side, turn.token), at_most(depth + len(turn.tokens) - 1, turn.token)
+            yield key, Boundary(query, ("draws", depth), turn.draw.high, turn.spread, side.width, below)
+
+
+def drew(place: int, token: int) -> Callable[[Played, int], bool]:
+    """Whether the token at `place` of the drafted tree is at most `token`."""
+    return lambda played, row: bool(played.drafted[row, place] <= token)
+
+
+def at_most(place: int, token: int) -> Callable[[Played, int], bool]:
+    """Whether the token at `place` of what was emitted is at most `token`."""
+    return lambda played, row: bool(played.emitted[row, place] <= token)
+
+
+def emitted(place: int, token: int) -> Callable[[Played, int], bool]:
+    """Whether `token` stands at `place` of what was emitted: the probe whose coin it was."""
+    return lambda played, row: bool(played.emitted[row, place] == token)
+
+
+def stopped(at: Collection[Tokens]) -> Callable[[Played, int], bool]:
+    """Whether the accepted tokens lead to one of these nodes."""
+    return lambda played, row: played.start(row, int(played.accepted[row]))[0] in at
 
 
 def inner(law: Array) -> list[int]:
@@ -106,7 +128,7 @@ def locate(player: Player, boundaries: dict[Key, Boundary], precision: Precision
     def below(uniform: NDArray[np.float64]) -> NDArray[np.bool_]:
         numbers[np.arange(len(items)), columns] = uniform
         played = player.play(numbers)
-        return np.array([is_below(b, played, row) for row, b in enumerate(items)])
+        return np.array([b.below(played, row) for row, b in enumerate(items)])
 
     # Where the boundary may be 0 or 1 itself, no uniform need be beyond it.
     right = (below(low) | (at <= within)) & (~below(high) | (at >= 1 - within))
@@ -120,12 +142,3 @@ def locate(player: Player, boundaries: dict[Key, Boundary], precision: Precision
         under = below(middle)
         low, high = np.where(under, middle, low), np.where(under, high, middle)
     return dict(zip(boundaries, ((low + high) / 2).tolist(), strict=True)), faults
-
-
-def is_below(boundary: Boundary, played: Played, row: int) -> bool:
-    """Whether a round's uniform was below the boundary, told from its outcome."""
-    kind, _ = boundary.uniform
-    if kind == "probes":
-        return bool(played.drafted[row, boundary.place] <= boundary.token)
-    token = played.emitted[row, boundary.place]
-    return bool(token == boundary.token if kind == "coins" else token <= boundary.token)

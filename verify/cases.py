@@ -10,12 +10,14 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NoReturn
 
+from reference.methods import METHODS, PAPER
+from rheo.calibration import Calibration, from_json, to_json
 from rheo.config import CONFIG_KEYS, Config, ConfigError
 from rheo.files import write_text
 from verify.toys import Table, Tokens, Toy, Weights
 
 _KEYS = {"vocab", "config", "default", "p", "q", "expect"}
-_OPTIONAL_CONFIG = {"support", "temperature"}
+_OPTIONAL_CONFIG = {"support", "temperature", "calibration"}
 _EXPECT_KEYS = {"tv", "accepted", "classes"}
 _PREFIX = re.compile(r"(?:0|[1-9][0-9]{0,17})(?:,(?:0|[1-9][0-9]{0,17}))*")
 _RATIONAL = re.compile(r"[0-9]{1,2000}(?:/[0-9]{1,2000})?")
@@ -39,6 +41,11 @@ class Case:
     toy: Toy
     config: Config
     expect: Mapping[str, Mapping[str, str | int]] = field(default_factory=dict)
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The methods that are tried on it where none is named: the paper's, and those it has expectations for."""
+        return tuple(dict.fromkeys((*PAPER, *(name for name in self.expect if name in METHODS))))
 
     @property
     def rational(self) -> bool:
@@ -89,6 +96,8 @@ def document(case: Case) -> dict[str, Any]:
     config = {key: getattr(case.config, key) for key in CONFIG_KEYS}
     temperature = Fraction(case.config.temperature)
     config["temperature"] = int(temperature) if temperature.denominator == 1 else str(temperature)
+    if case.config.calibration != Calibration():
+        config["calibration"] = to_json(case.config.calibration)
     toy = case.toy
     result: dict[str, Any] = {
         "vocab": toy.vocab,
@@ -139,11 +148,13 @@ class _Reader:
         return Case(self.name, Toy(vocab, target, draft), config, self.expect(document.get("expect", {})))
 
     def config(self, values: Any) -> Config:
-        known = set(CONFIG_KEYS)
+        known = {*CONFIG_KEYS, "calibration"}
         self.keys("config", values, known, required=known - _OPTIONAL_CONFIG)
         try:
-            temperature = self.temperature(values.get("temperature", 1))
-            return Config(**{"support": None, **values, "temperature": temperature})
+            read = {"support": None, **values, "temperature": self.temperature(values.get("temperature", 1))}
+            if "calibration" in values:
+                read["calibration"] = self.calibration(values["calibration"])
+            return Config(**read)
         except ConfigError as error:
             self.fail(f"config.{error.key}", error.reason)
 
@@ -153,6 +164,12 @@ class _Reader:
         if isinstance(value, str) and _RATIONAL.fullmatch(value) and not re.search(r"/0+$", value):
             return Fraction(value)
         self.fail("config.temperature", f'must be an integer >= 0 or a string such as "1/2", got {str(value)[:40]!r}')
+
+    def calibration(self, value: Any) -> Calibration:
+        try:
+            return from_json(value)
+        except ValueError as error:
+            self.fail("config.calibration", str(error))
 
     def table(self, key: str, default: Any, listed: Any, vocab: int) -> Table:
         if not isinstance(listed, dict):

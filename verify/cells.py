@@ -16,16 +16,16 @@ import numpy as np
 
 from reference.choose import Site
 from reference.distributions import Array
-from reference.growths import Growth
-from reference.rules import Rule
+from reference.growth import Growth, TreeGrowth
+from reference.rules import Rule, TreeRule
 from reference.rules.children import Children
 from reference.slots import SlotPlan
-from reference.tree import SlotPath, Tokens, Tree
+from reference.tree import SlotPath, TargetAt, Tokens, Tree
 from reference.truncation import truncate
-from reference.verification import TargetAt, single_draw_step, survivors
+from reference.verification import single_draw_step, survivors
 from verify.cases import Case
 from verify.enumeration import Decision, enumerate_outcomes
-from verify.laws import draft_of, step_key
+from verify.laws import draft_of, step_key, tree_key
 
 ONE_BELOW = float(np.nextafter(1.0, 0.0))
 
@@ -92,9 +92,15 @@ def with_exact_plans(tree: Tree, case: Case, growth: Growth) -> Tree:
     tokens = {(): (), **{node.path: node.tokens for node in tree.nodes}}
 
     def plan(path: SlotPath) -> SlotPlan:
-        return growth(truncate(draft_at(tokens[path]), case.config.support), case.config)
+        return growth(truncate(draft_at(tokens[path]), case.config.support, len(path)), case.config)
 
     return Tree(tree.nodes, {path: plan(path) for path in tree.plans})
+
+
+def regrown(growth: TreeGrowth, decisions: tuple[Decision, ...], case: Case) -> Tree:
+    """The tree that the same decisions make of the case's own drafts, where a growth has no slots to rank."""
+    taken = iter(decisions)
+    return growth.grow(draft_of(case), case.config, lambda weights, site: next(taken).index)
 
 
 def probes_of(tree: Tree, decisions: tuple[Decision, ...]) -> tuple[Probe, ...]:
@@ -119,14 +125,20 @@ def expanded(tree: Tree, site: Site) -> SlotPath:
 class Turn:
     """One way a verification step can fall: the cells of its coin and its draw, and what comes of it.
 
+    tokens: what it emits. drafted: whether that is a child's token, so that another step follows.
     `spread` is the probability of the coin's side: what rounding does to a draw is felt divided by it.
     """
 
     coin: Cell
     draw: Cell
-    child: int | None
-    token: int
+    tokens: Tokens
+    drafted: bool
     spread: Fraction
+
+    @property
+    def token(self) -> int:
+        """The last token it emits."""
+        return self.tokens[-1]
 
     @property
     def mass(self) -> Fraction:
@@ -145,7 +157,22 @@ def turns(p: Array, children: Children, rule: Rule, depth: int) -> list[Turn]:
             continue
         cell = {d.site.name: cells(d.weights)[d.index] for d in outcome.decisions}
         coin = cell.get("coin", EVERYTHING)
-        found.append(Turn(coin, cell["draw"], *outcome.result, spread=coin.width))
+        child, token = outcome.result
+        found.append(Turn(coin, cell["draw"], (token,), child is not None, spread=coin.width))
+    return found
+
+
+def leaps(tree: Tree, target_at: TargetAt, rule: TreeRule) -> list[Turn]:
+    """Every way a round can fall under a rule for the whole tree: its coin picks the node, its draw the token there."""
+    tokens = {(): (), **{node.path: node.tokens for node in tree.nodes}}
+    stops = rule.stops(tree, target_at)
+    found = []
+    for (path, density), coin in zip(stops.items(), cells(np.array([s.sum() for s in stops.values()])), strict=True):
+        least = 0.0 if density.dtype == object else _SLIVER
+        if coin.width > least:
+            for token, draw in enumerate(cells(density)):
+                if coin.width * draw.width > least:
+                    found.append(Turn(coin, draw, (*tokens[path], token), False, spread=coin.width))
     return found
 
 
@@ -161,24 +188,28 @@ def by_coin(turns: Iterable[Turn]) -> dict[Cell, list[Turn]]:
 class Stop:
     """A kept node of a class (or the root) with the ways its step can fall, and the turns that lead to it.
 
-    reach: the probability of coming there, given the class.
+    Under a rule for the whole tree the root has the only step, which looks at no children. reach: the probability of
+    coming there, given the class. key: equal for nodes whose step has the same law.
     """
 
     path: SlotPath
     tokens: Tokens
-    children: Children
+    children: Children | None
     turns: tuple[Turn, ...]
     route: tuple[Turn, ...]
     reach: Fraction
-
-    @property
-    def key(self) -> object:
-        """Equal for nodes whose step has the same law."""
-        return step_key(self.tokens, self.children)
+    key: object
 
 
-def walk(tree: Tree, target_at: TargetAt, rule: Rule, cache: dict[object, tuple[Turn, ...]]) -> Iterator[Stop]:
+def walk(
+    tree: Tree, target_at: TargetAt, rule: Rule | TreeRule, cache: dict[object, tuple[Turn, ...]]
+) -> Iterator[Stop]:
     """Every node of a tree that verification can reach, parents first; the route takes the likeliest turns."""
+    if isinstance(rule, TreeRule):
+        key: object = tree_key(tree)
+        cache[key] = tuple(leaps(tree, target_at, rule))
+        yield Stop((), (), None, cache[key], (), Fraction(1), key)
+        return
     frontier: list[tuple[SlotPath, Tokens, tuple[Turn, ...], Fraction]] = [((), (), (), Fraction(1))]
     while frontier:
         path, tokens, route, reach = frontier.pop(0)
@@ -187,9 +218,9 @@ def walk(tree: Tree, target_at: TargetAt, rule: Rule, cache: dict[object, tuple[
         key = step_key(tokens, children)
         if key not in cache:
             cache[key] = tuple(turns(p, children, rule, len(path)))
-        yield Stop(path, tokens, children, cache[key], route, reach)
+        yield Stop(path, tokens, children, cache[key], route, reach, key)
         for node in tree.children(path):
-            leading = [turn for turn in cache[key] if turn.child == node.token]
+            leading = [turn for turn in cache[key] if turn.drafted and turn.token == node.token]
             if leading:
                 likeliest = max(leading, key=lambda turn: turn.mass)
                 further = reach * sum(turn.mass for turn in leading)

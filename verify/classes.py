@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+import numpy as np
+
 from reference.choose import Choose
 from reference.distributions import Array, Number
 from reference.growth import DraftAt, Fill, Order, grow
 from reference.methods import Method
 from reference.order import total_order
-from reference.slots import SlotPlan, drawn_slots
-from reference.tree import Node, SlotPath, Tree
+from reference.slots import drawn_slots
+from reference.tree import Node, SlotPath, Tokens, Tree
 from rheo.config import Config
 from verify.enumeration import enumerate_outcomes
 
@@ -58,27 +60,40 @@ def merged(trees: Iterable[Weighted]) -> dict[Shape, Weighted]:
 
 
 def posterior_faults(trees: Iterable[Weighted], tolerance: float = 0) -> list[str] | None:
-    """A line for every class whose surviving probe is not distributed as q~; None if no probe survives."""
-    classes: dict[tuple[Shape, SlotPath], dict[int, Number]] = {}
-    plans: dict[tuple[Shape, SlotPath], SlotPlan] = {}
+    """A line for every class whose surviving probe is not distributed as q~; None if no probe survives.
+
+    Nodes that were drawn one after the other must each be distributed as the law they carry. A tree may be part of one.
+    """
+    classes: dict[tuple[Shape, SlotPath, Tokens], dict[int, Number]] = {}
+    due: dict[tuple[Shape, SlotPath, Tokens], dict[int, Number]] = {}
     for mass, tree in trees:
         before = shape(tree)
         for i, node in enumerate(tree.nodes):
-            if node.kind == "probe":
-                key = (before[:i], node.path)
+            if node.kind in ("probe", "draw"):
+                key = (before[:i], node.path, node.tokens[:-1])
                 law = classes.setdefault(key, {})
                 law[node.token] = law.get(node.token, 0) + mass
-                plans[key] = tree.plans[node.path[:-1]]
+                if key not in due:
+                    due[key] = law_of(tree, node)
     if not classes:
         return None
     faults = []
     for key, law in classes.items():
         total = sum(law.values())
         seen = {token: mass / total for token, mass in law.items()}
-        wanted = positive(plans[key].tail, plans[key].tail_law)
+        wanted = due[key]
         if seen.keys() != wanted.keys() or any(abs(seen[t] - wanted[t]) > tolerance for t in wanted):
             faults.append(f"probe at slot path {key[1]} after {key[0]}: {seen}")
     return faults
+
+
+def law_of(tree: Tree, node: Node) -> dict[int, Number]:
+    """The law that a probe or a drawn node says it comes from: tokens of positive probability with theirs."""
+    if node.kind == "draw":
+        law = tree.laws[node.path]
+        return positive(np.arange(len(law)), law)
+    plan = tree.plans[node.path[:-1]]
+    return positive(plan.tail, plan.tail_law)
 
 
 def positive(tokens: Array, law: Array) -> dict[int, Number]:

@@ -17,7 +17,7 @@ from verify.joint import Toy
 from verify.subjects import Factory, Subject
 
 # What a sampler's own code may raise. An interrupt is the user's.
-_RAISED = (Exception, SystemExit, GeneratorExit)
+RAISED = (Exception, SystemExit, GeneratorExit)
 
 
 class SamplerError(Exception):
@@ -52,19 +52,27 @@ def shown(toy: Toy) -> Shown:
 
 def load(spec: str) -> Factory:
     """The factory that a spec `package.module:name` or `path/file.py:name` names. SamplerError where there is none."""
+    factory: Factory | None = found(spec, "sampler", "factory")
+    if not callable(factory):
+        raise SamplerError(f"{spec}: {spec.rpartition(':')[0]} has no factory {spec.rpartition(':')[2]}")
+    return factory
+
+
+def found(spec: str, kind: str, what: str) -> Any:
+    """Whatever a spec names, None if its module has nothing of that name. SamplerError where there is no module.
+
+    kind, what: how errors call the whole and the name behind the colon.
+    """
     where, colon, name = spec.rpartition(":")
     if not (where and colon and name):
-        raise SamplerError(f"{spec}: a sampler is named package.module:factory or path/file.py:factory")
+        raise SamplerError(f"{spec}: a {kind} is named package.module:{what} or path/file.py:{what}")
     try:
         module = _from_file(Path(where)) if where.endswith(".py") else importlib.import_module(where)
     except FileNotFoundError:
         raise SamplerError(f"{spec}: no file {where}") from None
-    except _RAISED as error:  # importing runs whatever the module holds
+    except RAISED as error:  # importing runs whatever the module holds
         raise SamplerError(f"{spec}: cannot be imported: {said(error)}") from error
-    factory: Factory | None = getattr(module, name, None)
-    if not callable(factory):
-        raise SamplerError(f"{spec}: {where} has no factory {name}")
-    return factory
+    return getattr(module, name, None)
 
 
 def _from_file(path: Path) -> Any:
@@ -88,7 +96,7 @@ def made(factory: Factory, settings: dict[str, Any], name: str) -> Subject:
     """The subject that a factory makes of settings. SamplerError if it raises or makes something else."""
     try:
         subject = factory(dict(settings))
-    except _RAISED as error:
+    except RAISED as error:
         raise SamplerError(f"{name}: the factory raised {said(error)}") from error
     if not callable(getattr(subject, "sample", None)):
         raise SamplerError(f"{name}: the factory returned {type(subject).__name__}, which has no method sample")
@@ -111,7 +119,7 @@ def draw(subject: Subject, toy: Toy, length: int, count: int, seed: int, name: s
     offers = with_rounds and callable(getattr(subject, "rounds", None))
     try:
         answer = (subject.rounds if offers else subject.sample)(shown(toy), length, count, seed)  # type: ignore[attr-defined]
-    except _RAISED as error:
+    except RAISED as error:
         raise SamplerError(f"{name}: raised {said(error)}") from error
     if not offers:
         return Drawn(_samples(answer, toy.vocab, length, count, f"{name}: sample"), None)

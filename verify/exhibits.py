@@ -14,14 +14,14 @@ import numpy as np
 
 from reference import lazy
 from reference.choose import sampling
-from reference.methods import METHODS
+from reference.methods import METHODS, PAPER
 from reference.tree import Path, Tree
 from reference.verification import verify
 from verify import power
 from verify.cases import Case
 from verify.enumeration import InconclusiveError
 from verify.laws import draft_of, exact_law, target_of
-from verify.transport import candidate_sets, min_cut, root_acceptance
+from verify.transport import candidate_sets, min_cut
 
 Record = dict[str, Any]
 
@@ -51,15 +51,15 @@ def acceptance(case: Case) -> Record:
     """
     methods, root = {}, {}
     p = target_of(case)(())
-    for name, method in METHODS.items():
+    for name in PAPER:
         try:
-            law, classes = exact_law(case, method, _CLASSES)
+            law, classes = exact_law(case, METHODS[name], _CLASSES)
         except InconclusiveError:
             continue
         trees = [(c.mass, c.result) for c in classes]
         methods[name] = float(law.accepted)
         root[name] = {
-            "accepted": float(root_acceptance(p, trees, method.rule)),
+            "accepted": float(1 - sum(mass for tokens, mass in law.stops.items() if len(tokens) == 1)),
             "bound": float(min_cut(p, candidate_sets(trees))),
         }
     return {"case": case.name, "methods": methods, "root": root}

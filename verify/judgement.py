@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 from reference.distributions import Number
-from reference.methods import METHODS
+from reference.methods import METHODS, Method
 from verify.cases import Case
-from verify.classes import posterior_faults
+from verify.classes import Weighted, posterior_faults
 from verify.enumeration import InconclusiveError
 from verify.laws import Law, exact_law, sequences, target_of, total_variation
 from verify.precision import PRECISIONS
@@ -65,16 +66,24 @@ def plain(number: Number | int) -> str | float:
     return str(Fraction(number)) if isinstance(number, Fraction | int) else float(number)
 
 
-def judge_reference(case: Case, method: str, limit: int | None = None) -> Judgement:
-    """In Fractions, zero tolerance; in float64 where the temperature makes laws irrational."""
-    law, classes = exact_law(case, METHODS[method], limit)
+def judge_reference(case: Case, name: str, limit: int | None = None, method: Method | None = None) -> Judgement:
+    """In Fractions, zero tolerance; in float64 where the temperature makes laws irrational.
+
+    method: what goes by that name; the project's own where none is given.
+    """
+    law, classes = exact_law(case, METHODS[name] if method is None else method, limit)
+    return judge_law(case, name, law, [(c.mass, c.result) for c in classes])
+
+
+def judge_law(case: Case, name: str, law: Law, trees: Sequence[Weighted]) -> Judgement:
+    """What a law of the reference, and the trees it was summed over, say."""
     tolerance = 0.0 if case.rational else PRECISIONS["float64"].lossless
     tv, accepted = total_variation(law, target_of(case), case.config.depth + 1), law.accepted
     if case.rational:
         tv, accepted = Fraction(tv), Fraction(accepted)
-    faults = posterior_faults(((c.mass, c.result) for c in classes), tolerance)
+    faults = posterior_faults(trees, tolerance)
     return Judgement(
-        case, method, "reference", tv, accepted, len(classes), None if faults is None else not faults,
+        case, name, "reference", tv, accepted, len(trees), None if faults is None else not faults,
         tolerance, law, faults or [],
     )  # fmt: skip
 

@@ -87,9 +87,10 @@ def boundary_rows(config: Config) -> NDArray[np.float64]:
     Behind a tested probe rounding may decide a draw at an end (`_reading`), which would excuse a wrong coin: some of
     the draws are in the middle.
     """
-    sizes = (config.expansions, config.depth, config.depth + 1)
+    sizes = (config.expansions, config.depth, config.depth + 1, config.draws - config.expansions)
     ends = (0.0, ONE_BELOW)
-    return np.array([np.repeat(values, sizes) for values in product(ends, ends, (0.0, 0.5, ONE_BELOW))])
+    mixed = product(ends, ends, (0.0, 0.5, ONE_BELOW))
+    return np.array([np.repeat((probe, coin, draw, probe), sizes) for probe, coin, draw in mixed])
 
 
 def disagreements(
@@ -164,9 +165,15 @@ def _reading(config: Config, given: Sequence[float] | NDArray[np.float64], slack
     e, d = config.expansions, config.depth
     tested: set[int] = set()
 
+    def column(site: Site) -> int:
+        if site.name == "node":
+            return config.column(site.rank)
+        return {"probe": config.expansion(site.depth, site.rank), "coin": e + site.depth, "draw": e + d + site.depth}[
+            site.name
+        ]
+
     def choose(weights: Array, site: Site) -> int:
-        start = {"probe": 0, "coin": e, "draw": e + d}[site.name]
-        uniform = float(given[start + (config.expansion(site.depth, site.rank) if start == 0 else site.depth)])
+        uniform = float(given[column(site)])
         bounds = (np.cumsum(weights) / weights.sum())[weights > 0][:-1]
         # Where p equals q~, a coin that always accepts may miss 1 by an ulp, and the draw from the residual behind
         # it may keep a sliver of a token at either end: rounding decides there too.

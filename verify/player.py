@@ -68,7 +68,9 @@ class Player:
     def column(self, kind: str, position: int) -> int:
         """Where a uniform stands in a row of `numbers`."""
         config = self.case.config
-        return {"probes": 0, "coins": config.expansions, "draws": config.expansions + config.depth}[kind] + position
+        if kind == "probes":
+            return config.column(position)
+        return {"coins": config.expansions, "draws": config.expansions + config.depth}[kind] + position
 
     def numbers(self, queries: Sequence[Query]) -> NDArray[np.float64]:
         """All uniforms of these rounds, a row each."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from reference import decoding as reference_decoding
 from reference.choose import sampling
 from reference.methods import METHODS as REFERENCE
+from rheo.calibration import from_json
 from rheo.config import CONFIG_KEYS, Config
 from rheo.decoding import Pair, Sampler, play_round
 from rheo.methods import METHODS, Method
@@ -44,6 +45,8 @@ def config_of(settings: dict[str, Any]) -> Config:
     known = {key: settings[key] for key in CONFIG_KEYS if key in settings}
     if "temperature" in known:
         known["temperature"] = Fraction(known["temperature"])
+    if "calibration" in settings:
+        known["calibration"] = from_json(settings["calibration"])
     return Config(**known)
 
 

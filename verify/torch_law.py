@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from math import prod
 
 import numpy as np
 import torch
 
-from reference.distributions import Array
-from reference.growth import DraftAt
-from reference.growths import Growth
+from reference.distributions import Array, Number
+from reference.growth import DraftAt, Growth, TreeGrowth
+from reference.growths.static import Static
 from reference.methods import METHODS as REFERENCE
+from reference.rules import TreeRule
 from reference.tree import SlotPath, Tokens, Tree
 from reference.truncation import weights_from_logits
 from reference.verification import survivors
@@ -27,9 +27,9 @@ from rheo.decoding import play_round
 from rheo.methods import METHODS
 from verify.boundaries import HALVINGS, Boundary, Class, Key, inner, locate, probe_boundaries, query_of, step_boundaries
 from verify.cases import Case
-from verify.cells import ONE_BELOW, Stop, Turn, by_coin, probes_of, walk, with_exact_plans
-from verify.enumeration import Outcome
-from verify.laws import Law, StepLaw, classes_of, compose, step_key, target_of
+from verify.cells import ONE_BELOW, Stop, Turn, by_coin, probes_of, regrown, walk, with_exact_plans
+from verify.enumeration import InconclusiveError, Outcome
+from verify.laws import Law, StepLaw, classes_of, compose, step_key, target_of, tree_key, walks
 from verify.player import Player, Query
 from verify.precision import Precision
 from verify.subjects import PlayRound
@@ -70,8 +70,15 @@ class Trial:
 def measure(
     case: Case, method: str, precision: Precision, limit: int | None = None, play: PlayRound = play_round
 ) -> Measured:
-    """Drive the torch sampler through a case. TooManyOutcomesError beyond `limit` classes."""
+    """Drive the torch sampler through a case. TooManyOutcomesError beyond `limit` classes.
+
+    InconclusiveError where a tree has a fixed shape: its coins have as many sides as a node has children.
+    """
     reference = REFERENCE[method]
+    if isinstance(reference.growth, Static):
+        raise InconclusiveError(
+            f"{method}: torch is held to the reference, but not driven through trees of fixed shape"
+        )
     player = Player(case, METHODS[method], precision.dtype, play)
     target_at = target_of(case)
     classes = [
@@ -115,12 +122,22 @@ def measure(
 
     def step_at(tree: Tree, path: SlotPath, tokens: Tokens) -> StepLaw:
         key = step_key(tokens, survivors(tree, path, case.toy.vocab))
-        return measured_step(key, known[key], located)
+        law: StepLaw = {}
+        for turn, mass in measured_turns(key, known[key], located):
+            outcome = turn.token if turn.drafted else None, turn.token
+            law[outcome] = law.get(outcome, 0) + mass
+        return law
+
+    def stops_at(tree: Tree) -> dict[Tokens, Number]:
+        if isinstance(reference.rule, TreeRule):
+            key = tree_key(tree)
+            return {turn.tokens: mass for turn, mass in measured_turns(key, known[key], located)}
+        return walks(tree, step_at)
 
     masses = [class_mass(each, located) for each in classes]
     drawn = [abs(located[k] - float(b.at)) for k, b in boundaries.items() if k[0] == "probe"]
     return Measured(
-        law=compose(zip(masses, (each.tree for each in classes), strict=True), step_at),
+        law=compose(zip(masses, (each.tree for each in classes), strict=True), stops_at),
         classes=len(classes),
         rounds=len(trials) + len(boundaries) * (HALVINGS + 2),
         narrow=narrow,
@@ -131,9 +148,12 @@ def measure(
     )
 
 
-def class_of(outcome: Outcome[Tree], case: Case, growth: Growth) -> Class:
+def class_of(outcome: Outcome[Tree], case: Case, growth: Growth | TreeGrowth) -> Class:
     """A class named by float scores, with its laws in Fractions."""
-    tree = with_exact_plans(outcome.result, case, growth)
+    if isinstance(growth, TreeGrowth):
+        tree = regrown(growth, outcome.decisions, case)
+    else:
+        tree = with_exact_plans(outcome.result, case, growth)
     return Class(tree, probes_of(tree, outcome.decisions))
 
 
@@ -153,7 +173,7 @@ def trials_of(each: Class, stop: Stop, turn: Turn, case: Case, precision: Precis
     is every uniform whose cell ends there, but for what rounding decides where p equals q~: a coin that always
     accepts may miss 1 by an ulp, and a residual may keep a sliver of a token at either end.
     """
-    depth = len(stop.path)
+    depth, whole = len(stop.path), stop.children is None
     margin = precision.inside / float(turn.spread)
     for end in (0, 1):
         ends = {
@@ -162,12 +182,13 @@ def trials_of(each: Class, stop: Stop, turn: Turn, case: Case, precision: Precis
             if probe.cell.width > 4 * precision.noise
         }
         query = query_of(each, case, ends, stop.route, others=(0.0, ONE_BELOW)[end])
-        plain = stop.children.probe is None
-        acceptable = not plain and any(t.child == stop.children.probe for t in stop.turns)
-        accepting = acceptable and turn.coin.low == 0
-        query.coins[depth] = turn.coin.ends(precision.inside, to_one=not accepting)[end]
+        probe = (each.probes or None) if stop.children is None else stop.children.probe
+        plain = probe is None
+        accepting = turn.coin.low == 0 and any(t.drafted and t.token == probe for t in stop.turns)
+        to_one = plain if whole else not accepting
+        query.coins[depth] = turn.coin.ends(precision.inside, from_zero=plain or not whole, to_one=to_one)[end]
         query.draws[depth] = turn.draw.ends(margin, from_zero=plain, to_one=plain)[end]
-        yield Trial(query, each.tree, (*stop.tokens, turn.token), turn.child is not None)
+        yield Trial(query, each.tree, (*stop.tokens, *turn.tokens), turn.drafted)
 
 
 def play_trials(player: Player, trials: list[Trial]) -> list[str]:
@@ -198,14 +219,10 @@ def class_mass(each: Class, located: dict[Key, float]) -> float:
     return mass
 
 
-def measured_step(key: Key, turns: tuple[Turn, ...], located: dict[Key, float]) -> StepLaw:
-    """The law of a step from the measured widths of its coin's and draws' cells."""
+def measured_turns(key: Key, turns: tuple[Turn, ...], located: dict[Key, float]) -> Iterator[tuple[Turn, float]]:
+    """Every turn of a step with its probability, from the measured widths of its coin's and draws' cells."""
     sides = by_coin(turns)
-    toss = located.get(("coin", key), 1.0)
-    law: StepLaw = {}
-    for (side, group), chance in zip(sides.items(), (toss, 1 - toss), strict=False):
-        ends = [0.0, *(located[("draw", key, side, turn.token)] for turn in group[:-1]), 1.0]
-        for turn, (low, high) in zip(group, pairwise(ends), strict=True):
-            outcome = (turn.child, turn.token)
-            law[outcome] = law.get(outcome, 0) + chance * (high - low)
-    return law
+    coins = [0.0, *(located[("coin", key, k)] for k in range(len(sides) - 1)), 1.0]
+    for (side, group), chance in zip(sides.items(), np.diff(coins).tolist(), strict=True):
+        draws = [0.0, *(located[("draw", key, side, turn.token)] for turn in group[:-1]), 1.0]
+        yield from ((turn, chance * width) for turn, width in zip(group, np.diff(draws).tolist(), strict=True))

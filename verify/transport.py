@@ -16,23 +16,24 @@ import networkx as nx
 import numpy as np
 
 from reference.distributions import Array, Number
-from reference.growth import ROOT, place
+from reference.growth import ROOT, TreeGrowth, place
 from reference.methods import Method
-from reference.rules import Rule
+from reference.rules import Rule, TreeRule
 from reference.slots import SlotPlan, drawn_slots, leading_slots
 from reference.tree import Tree
 from reference.truncation import truncate
-from reference.verification import survivors
 from rheo.config import Config
 from verify.cases import Case
-from verify.laws import exact_law, step_law
+from verify.laws import exact_law, exact_stops
 
 WeightedTrees = Iterable[tuple[Number, Tree]]  # probabilities that sum to 1, and what was grown
 CandidateSets = Mapping[frozenset[int], Number]  # tokens of a node's surviving children -> probability
 
 
 def slot_plan(draft_weights: Array, config: Config, method: Method) -> SlotPlan:
-    """What the method proposes under a node with untempered draft weights [vocab]."""
+    """What the method proposes under a node with untempered draft weights [vocab]. ValueError if it has no slots."""
+    if isinstance(method.growth, TreeGrowth):
+        raise ValueError("this growth has no slots")
     return method.growth(truncate(draft_weights, config.support), config)
 
 
@@ -53,12 +54,17 @@ def node_trees(plan: SlotPlan, fillers: Sequence[int] | None = None) -> list[tup
     return trees
 
 
-def root_acceptance(p: Array, trees: WeightedTrees, rule: Rule) -> Number:
-    """Probability that the rule accepts a child of the root, where the target's distribution is p [vocab]."""
+def root_acceptance(p: Array, trees: WeightedTrees, rule: Rule | TreeRule) -> Number:
+    """Probability that the rule accepts a child of the root, where the target's distribution is p [vocab].
+
+    Of trees with deeper nodes only the root's children count, so of a rule for the whole tree this is what it would do
+    without the others.
+    """
+    stops_at = exact_stops(lambda _: p, rule)
     total: Number = 0
     for mass, tree in trees:
-        law = step_law(p, survivors(tree, (), len(p)), rule, depth=0)
-        total += mass * sum(probability for (child, _), probability in law.items() if child is not None)
+        law = stops_at(Tree(tree.children(()), tree.plans))
+        total += mass * sum(probability for tokens, probability in law.items() if len(tokens) > 1)
     return total
 
 

@@ -1,12 +1,18 @@
-"""Growth rules: which slots a parent has and what each is worth. One rule a file, one line here."""
+"""Growth rules: which slots a parent has and what each is worth, or what the whole tree is. One rule a file, one line
+here."""
 
-from collections.abc import Callable
+from reference.growth import Growth, TreeGrowth
+from reference.growths import calibrated, rheo, topk
+from reference.growths.chain import Chain
+from reference.growths.static import Static, with_replacement, without_replacement
+from rheo.sequoia import Optimal
+from rheo.shapes import complete
 
-from reference.growths import rheo, topk
-from reference.slots import SlotPlan
-from reference.truncation import Draft
-from rheo.config import Config
+__all__ = ["GROWTHS", "TREE_GROWTHS", "Growth", "TreeGrowth"]
 
-Growth = Callable[[Draft, Config], SlotPlan]
-
-GROWTHS: dict[str, Growth] = {"rheo": rheo.plan, "topk": topk.plan}
+GROWTHS: dict[str, Growth] = {"rheo": rheo.plan, "topk": topk.plan, "calibrated": calibrated.plan}
+TREE_GROWTHS: dict[str, TreeGrowth] = {
+    "chain": Chain(),
+    "independent": Static(complete, with_replacement),
+    "sequoia": Static(Optimal(), without_replacement),
+}

@@ -1,12 +1,18 @@
-"""Growth rules: which slots a parent has and what each is worth. One rule a file, one line here."""
+"""Growth rules: which slots a parent has and what each is worth, or what the whole tree is. One rule a file, one line
+here."""
 
-from collections.abc import Callable
+from rheo.growth import Growth, TreeGrowth
+from rheo.growths import calibrated, rheo, topk
+from rheo.growths.chain import Chain
+from rheo.growths.static import Static
+from rheo.sequoia import Optimal
+from rheo.shapes import complete
 
-from rheo.config import Config
-from rheo.growths import rheo, topk
-from rheo.slots import SlotPlan
-from rheo.truncation import Draft
+__all__ = ["GROWTHS", "TREE_GROWTHS", "Growth", "TreeGrowth"]
 
-Growth = Callable[[Draft, Config], SlotPlan]
-
-GROWTHS: dict[str, Growth] = {"rheo": rheo.plan, "topk": topk.plan}
+GROWTHS: dict[str, Growth] = {"rheo": rheo.plan, "topk": topk.plan, "calibrated": calibrated.plan}
+TREE_GROWTHS: dict[str, TreeGrowth] = {
+    "chain": Chain(),
+    "independent": Static(complete, repeats=True),
+    "sequoia": Static(Optimal(), repeats=False),
+}

@@ -67,7 +67,7 @@ def compare(models: Models, plan: Plan, prompt: Sequence[int], at_temperature: f
 
     sampler = Sampler(todo[0].config, METHODS[plan.drafted[0]])  # every round is played by another
     limits = Limits(plan.max_new_tokens, models.eos)
-    for _ in generate(models.target, models.drafter, sampler, [prompt], [seed], limits, play):
+    for _ in generate(models.target, models.drafter, sampler, [prompt], [seed], limits, play=play):
         pass
     return {"starts": starts, "variants": _variants(todo, found), "depth_one": _nodes(found)}
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rheo.rules import RULES, Rule
+from rheo.rules import RULES, Rule, TreeRule
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def rrsw(node: Node) -> float:
     return float(anchors) + _tested(node, torch.zeros_like(anchors), (1 - anchors).clamp(min=0))
 
 
-ACCEPTANCE: dict[Rule, Callable[[Node], float]] = {
+ACCEPTANCE: dict[Rule | TreeRule, Callable[[Node], float]] = {
     RULES["point_mass"]: point_mass,
     RULES["probe_first"]: probe_first,
     RULES["rrsw"]: rrsw,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rheo.rules import RULES, Rule
+from rheo.rules import RULES, TREE_RULES, Rule, TreeRule
 from rheo.tree import Tree
 
 _TINY = torch.finfo(torch.float64).tiny
@@ -56,10 +56,20 @@ def rrsw(tree: Tree, p: Tensor) -> Tensor:
     return along(tree, torch.where(tree.slots < tree.anchors, mass, behind))
 
 
-REACH: dict[Rule, Reach] = {
+def transport(tree: Tree, p: Tensor) -> Tensor:
+    """A row is passed by every round that stops at it or below it."""
+    masses = TREE_RULES["transport"].stops(tree, p.log()).masses
+    reach = masses / masses.sum(-1, keepdim=True)
+    for row in range(tree.parents.shape[1], 0, -1):  # parents come first
+        reach.scatter_add_(1, tree.parents[:, row - 1 : row], reach[:, row : row + 1])
+    return reach
+
+
+REACH: dict[Rule | TreeRule, Reach] = {
     RULES["point_mass"]: point_mass,
     RULES["probe_first"]: probe_first,
     RULES["rrsw"]: rrsw,
+    TREE_RULES["transport"]: transport,
 }
 
 

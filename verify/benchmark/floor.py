@@ -35,7 +35,7 @@ def numeric_floor(models: Models, plan: Plan, method: str, prompt: Sequence[int]
 
     limits = Limits(min(plan.max_new_tokens, _MOST), models.eos)
     sampler = Sampler(plan.config, METHODS[method])
-    rounds = generate(models.target, models.drafter, sampler, [prompt], [seed], limits, play)
+    rounds = generate(models.target, models.drafter, sampler, [prompt], [seed], limits, play=play)
     tokens = [token for done in rounds for token in done.tokens[0]]
     steps = _token_by_token(models, [*prompt, *tokens], len(prompt))
     distances = [

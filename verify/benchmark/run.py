@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,9 @@ from verify.benchmark.summary import summary
 from verify.benchmark.texts import Models, Record, text
 
 _WARM_UP = 8  # tokens
+_TREE = ("anchors", "slots", "beam", "depth", "budget", "support")
 # What a result depends on beside its key; the machine, since a speed-up compares times.
-_SAME = ("target", "draft", "dtype", "device", "max_new_tokens", "config")
+_SAME = ("target", "draft", "dtype", "device", "max_new_tokens", "config", "calibration")
 _SAME_MACHINE = ("processor", "cores", "threads", "gpu")
 
 
@@ -55,18 +55,18 @@ def _checked(unit: Unit, work: Any) -> Record:
 
 def settings(plan: Plan, names: Mapping[str, Any]) -> Record:
     """What was asked for. names: target, draft, dtype, device, limit."""
-    config = asdict(plan.config)
-    temperature = float(config.pop("temperature"))
+    config = {key: getattr(plan.config, key) for key in _TREE}
     return {
         **names,
         "suites": list(plan.suites),
         "methods": list(plan.methods),
-        "temperature": temperature,
+        "temperature": float(plan.config.temperature),
         "max_new_tokens": plan.max_new_tokens,
         "seeds": plan.seeds,
         "contexts": plan.contexts,
         "ablations": list(plan.ablations),
         "config": config,
+        "calibration": str(plan.config.calibration),
     }
 
 

@@ -73,7 +73,7 @@ def text(
     limits = Limits(longest or plan.max_new_tokens, models.eos)
     walls, tokens, lengths = [], [], []
     end: str | None = None
-    rounds = generate(models.target, drafter, sampler, [prompt], [seed], limits, play)
+    rounds = generate(models.target, drafter, sampler, [prompt], [seed], limits, play=play)
     while end is None:
         began = time.perf_counter()
         done = next(rounds)

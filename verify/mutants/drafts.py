@@ -11,7 +11,7 @@ from torch import Tensor
 from rheo.config import Config
 from rheo.decoding import Pair, Sampler
 from rheo.distributions import counting, temper
-from rheo.growth import grow
+from rheo.growth import TreeGrowth, grow
 from rheo.slots import SlotPlan
 from rheo.tree import Path, Tree
 from rheo.truncation import Draft
@@ -35,6 +35,7 @@ def drafted(drawn: Law = right, declared: Law = right) -> PlayRound:
         carried = []
 
         def growth(draft: Draft, config: Config) -> SlotPlan:
+            assert not isinstance(sampler.method.growth, TreeGrowth)
             plan = sampler.method.growth(draft, config)
             carried.append(declared(draft, plan, config))
             return replace(plan, tail_law=drawn(draft, plan, config))

@@ -12,7 +12,7 @@ from torch import Tensor
 from rheo.config import Config
 from rheo.decoding import Pair, Sampler, play_round
 from rheo.distributions import counting
-from rheo.growth import grow
+from rheo.growth import TreeGrowth, grow
 from rheo.slots import SlotPlan, draw_probe
 from rheo.tree import Path, Tree
 from rheo.truncation import Draft
@@ -32,6 +32,7 @@ def scored(change: Callable[[Draft, SlotPlan, Tensor], SlotPlan]) -> PlayRound:
         depths = count()  # a growth is asked once a depth
 
         def growth(draft: Draft, config: Config) -> SlotPlan:
+            assert not isinstance(sampler.method.growth, TreeGrowth)
             plan, first = sampler.method.growth(draft, config), config.expansion(next(depths), 0)
             if plan.tail_law.shape[-1] == 0:
                 return plan
