@@ -115,6 +115,12 @@ def test_whatever_the_schema_lets_be_missing_or_null_is_not_needed(filled: bool,
     assert "text" in render(schema.load(path), "x")
 
 
+def test_keys_of_other_kinds_mean_nothing_in_a_benchmark(tmp_path: Path) -> None:
+    path = tmp_path / "bench.json"
+    path.write_text(json.dumps({**small(), "example": {"nodes": [{}]}, "verdict": 3, "checks": "x"}))
+    assert schema.load(path)["verdict"] == 3
+
+
 def test_a_benchmark_stopped_before_its_first_text_has_a_page() -> None:
     run = {**bench_run(), "complete": False}
     sections = ("table", "expected", "acceptance", "time")
@@ -126,6 +132,7 @@ def test_a_benchmark_stopped_before_its_first_text_has_a_page() -> None:
 
 def test_the_headline_is_of_rheo_else_of_the_last_method_that_drafts() -> None:
     run = small()
+    run["summary"]["table"].reverse()
     assert summary.headline(run).text.startswith("rheo: tau 2.77")
     for methods, first in ((("ar", "topk", "rrsw"), "rrsw: tau 2.73"), (("ar",), "nothing measured")):
         kept = [row for row in bench_run()["summary"]["table"] if row["method"] in methods]

@@ -98,6 +98,7 @@ SETTINGS = record(
         "contexts": COUNT,
         "ablations": many(TEXT),
         "config": record({key: or_null(COUNT) for key in ("anchors", "slots", "beam", "depth", "budget", "support")}),
+        "calibration": TEXT,
     }
 )
 
