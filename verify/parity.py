@@ -165,13 +165,16 @@ def _reading(config: Config, given: Sequence[float] | NDArray[np.float64], slack
     tested: set[int] = set()
 
     def choose(weights: Array, site: Site) -> int:
-        start = {"probe": 0, "coin": e, "draw": e + d}[site.name]
+        start = {"probe": 0, "coin": e, "stop": e, "draw": e + d}[site.name]
         uniform = float(given[start + (config.expansion(site.depth, site.rank) if start == 0 else site.depth)])
-        bounds = (np.cumsum(weights) / weights.sum())[weights > 0][:-1]
+        ends = np.cumsum(weights) / weights.sum()
+        # A node whose mass is 0 may keep a sliver of it, as a token may behind a probe's test.
+        bounds = ends[:-1] if site.name == "stop" else ends[weights > 0][:-1]
         # Where p equals q~, a coin that always accepts may miss 1 by an ulp, and the draw from the residual behind
         # it may keep a sliver of a token at either end: rounding decides there too.
-        if site.name == "coin":
+        if site.name in ("coin", "stop"):
             tested.add(site.depth)
+        if site.name == "coin":
             bounds = np.append(bounds, 1.0)
         elif site.name == "draw" and site.depth in tested:
             bounds = np.append(bounds, (0.0, 1.0))
