@@ -14,7 +14,10 @@ from reference.distributions import Array, Number
 
 
 class Site(NamedTuple):
-    """Which decision of a round is taken: "probe" (depth, rank of the parent), "coin" or "draw" (depth)."""
+    """Which decision of a round is taken: "probe" (depth, rank of the parent), "coin" or "draw" (depth).
+
+    A rule for the whole tree takes "stop" in place of the first coin, then the first draw.
+    """
 
     name: str
     depth: int
