@@ -12,6 +12,7 @@ from torch.nn.functional import pad
 from rheo.config import Config
 from rheo.decoding import Pair, Sampler, play_round
 from rheo.distributions import counting, softmax
+from rheo.growth import TreeGrowth
 from rheo.rules import TreeRule, transport
 from rheo.rules.stops import Stops
 from rheo.slots import SlotPlan, draw_probe
@@ -116,6 +117,7 @@ def _learned(sampler: Sampler, pair: Pair, uniforms: Uniforms) -> tuple[Tree, Pa
     likeliest: list[Tensor] = []
 
     def growth(draft: Draft, config: Config) -> SlotPlan:
+        assert not isinstance(sampler.method.growth, TreeGrowth)
         plan = sampler.method.growth(draft, config)
         if plan.tail_law.shape[-1] == 0:
             return plan
