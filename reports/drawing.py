@@ -39,6 +39,7 @@ SERIES = (BLUE, ORANGE, TEAL, PURPLE, FG)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # 7 beside 5 colours: no two of 35 series look alike
 WIDTH = 4.4  # inches: readable when a phone shrinks it to 3.4
 _ROW = 0.21  # inches of one row of text
+_ACROSS, _HANDLE = 58, 6  # letters that fit across a figure; room for the mark beside a name, in letters
 
 STYLE: Any = {
     "svg.fonttype": "none",
@@ -88,9 +89,10 @@ def powers_of_ten(*axes: Axis) -> None:
 
 
 def legend(figure: Figure, columns: int) -> None:
-    """What the marks of the first axes stand for, above them."""
+    """What the marks of the first axes stand for, above them, in fewer columns where names are long."""
     handles, labels = figure.axes[0].get_legend_handles_labels()
     if handles:
+        columns = max(1, min(columns, _ACROSS // (max(map(len, labels)) + _HANDLE)))
         spacing = {"handletextpad": 0.4, "columnspacing": 1.2}
         for text in figure.legend(handles, labels, loc="outside upper left", ncols=columns, **spacing).get_texts():
             text.set_parse_math(False)

@@ -59,7 +59,13 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         yield driver
 
 
-@pytest.fixture(scope="module", params=[full_run, bench_run], ids=["verify", "bench"])
+def long_names() -> Any:
+    """A benchmark whose methods have the longest names there are."""
+    text = json.dumps(bench_run()).replace('"topk"', '"calibrated-transport"').replace('"rrsw"', '"rheo-transport"')
+    return json.loads(text)
+
+
+@pytest.fixture(scope="module", params=[full_run, long_names], ids=["verify", "bench"])
 def run(request: pytest.FixtureRequest) -> Any:
     return request.param()
 
@@ -121,7 +127,7 @@ def test_the_page_fits_and_wide_tables_scroll_inside(driver: Any, page: Path, wi
     assert driver.execute_script("return document.documentElement.scrollWidth") <= width
     assert driver.execute_script(CUT_OFF) == []
     inside = "return [...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth).length"
-    assert (driver.execute_script(inside) > 5) == (width == PHONE) or width == 768
+    assert (driver.execute_script(inside) > 6) == (width == PHONE) or width == 768
 
 
 def test_letters_on_a_phone_are_large_enough(driver: Any, page: Path) -> None:

@@ -61,7 +61,7 @@ def transport(tree: Tree, p: Tensor) -> Tensor:
     masses = TREE_RULES["transport"].stops(tree, p.log()).masses
     reach = masses / masses.sum(-1, keepdim=True)
     for row in range(tree.parents.shape[1], 0, -1):  # parents come first
-        reach.scatter_add_(1, tree.parents[:, row - 1 : row], reach[:, row : row + 1])
+        reach.scatter_add_(1, tree.parents[:, row - 1 : row], reach[:, row : row + 1].clone())
     return reach
 
 
