@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reference.methods import METHODS
+from reference.methods import METHODS, PAPER
 from rheo.cli.options import SECONDS, SHARE
 from rheo.files import require_writable, write_text
 
@@ -25,6 +25,13 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 @click.command()
 @click.argument("cases", nargs=-1, metavar="[CASE]...")
+@click.option(
+    "--method",
+    "methods",
+    type=click.Choice(list(METHODS)),
+    multiple=True,
+    help="Only this one; may be repeated.  [default: the paper's three, and others that CASE names]",
+)
 @click.option("--json", "json_path", type=_FILE, help="Write all results here.")
 @click.option(
     "--failures",
@@ -33,7 +40,6 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     show_default=True,
     help="Where every failed case is saved.",
 )
-@click.option("--method", type=click.Choice(list(METHODS)), help="Only this method, and no mutants.")
 @click.option("--sampler", metavar="SPEC", help="Judge this sampler: package.module:factory or path/file.py:factory.")
 @click.option("--config", metavar="JSON", help="Settings for its factory, as JSON or a file of it; over the toys' own.")
 @click.option("--toy", "toys", multiple=True, metavar="NAME", help="Only this toy of the battery; may be repeated.")
@@ -47,7 +53,9 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--dask", metavar="ADDRESS", help="A dask.distributed scheduler to sample on.")
 @click.option("--checkpoint", type=_FILE, help="Keep the progress here, and go on from it if it exists.")
 @click.option("--replay", type=_FILE, help="Play the lossy trial of this file again.")
-def verify(cases: tuple[str, ...], json_path: Path | None, failures: Path, method: str | None, **asked: Any) -> int:
+def verify(
+    cases: tuple[str, ...], methods: tuple[str, ...], json_path: Path | None, failures: Path, **asked: Any
+) -> int:
     """Take the packaged cases, or each CASE file, through the exact and parity checks of both implementations.
 
     Where no CASE is named, the torch sampler is then judged as a black box on a battery of toys, and every mutant is
@@ -58,9 +66,9 @@ def verify(cases: tuple[str, ...], json_path: Path | None, failures: Path, metho
     the target's, with error rates stated beforehand.
     """
     if asked["sampler"] is None and asked["replay"] is None:
-        _refuse(lambda name: name not in ("cases", "json_path", "failures", "method"), "is for --sampler")
-        return _verify_cases(cases, method, json_path, failures)
-    _refuse(lambda name: name == "method", "is for cases: a sampler is what --sampler says")
+        _refuse(lambda name: name not in ("cases", "methods", "json_path", "failures"), "is for --sampler")
+        return _verify_cases(cases, methods, json_path, failures)
+    _refuse(lambda name: name == "methods", 'is for cases; a sampler takes "method" from --config')
     if asked["replay"] is not None:
         _refuse(lambda name: name in ("cases", "config", "toys", "tv", "alpha", "beta", "seed"), "comes from --replay")
     outputs = [path.resolve() for path in (json_path, asked["checkpoint"]) if path is not None]
@@ -70,6 +78,11 @@ def verify(cases: tuple[str, ...], json_path: Path | None, failures: Path, metho
 
     settings = settings_from(asked.pop("config"))
     return verify_sampler(Request(cases=cases, settings=settings, json_path=json_path, failures=failures, **asked))
+
+
+def _replay(method: str, path: Path) -> str:
+    """The command that repeats a failed check of a method on a saved case."""
+    return " ".join(["rheo verify", *([] if method in PAPER else ["--method", method]), shlex.quote(str(path))])
 
 
 def _refuse(affected: Callable[[str], bool], reason: str) -> None:
@@ -94,7 +107,7 @@ class _Results:
     exhibits: dict[str, Any] = field(default_factory=dict)
 
 
-def _verify_cases(cases: tuple[str, ...], method: str | None, json_path: Path | None, failures: Path) -> int:
+def _verify_cases(cases: tuple[str, ...], methods: tuple[str, ...], json_path: Path | None, failures: Path) -> int:
     if json_path is not None:
         require_writable(json_path)
     from reports.console import verify_table
@@ -102,7 +115,7 @@ def _verify_cases(cases: tuple[str, ...], method: str | None, json_path: Path | 
 
     started, results, complete = time.monotonic(), _Results(), True
     try:
-        _carry_out(cases, method, failures, results, with_exhibits=json_path is not None)
+        _carry_out(cases, methods, failures, results, with_exhibits=json_path is not None)
     except KeyboardInterrupt:
         complete = False
     status = max(
@@ -123,9 +136,7 @@ def _verify_cases(cases: tuple[str, ...], method: str | None, json_path: Path | 
         "subjects": results.subjects,
         "mutants": sorted(results.mutants, key=lambda mutant: str(mutant["mutant"])),
         "bad_input": results.bad,
-        "replay": [
-            {**check.record(), "command": f"rheo verify {shlex.quote(str(path))}"} for check, path in results.replays
-        ],
+        "replay": [{**check.record(), "command": _replay(check.method, path)} for check, path in results.replays],
         **results.exhibits,
     }
     if json_path is not None:
@@ -137,7 +148,7 @@ def _verify_cases(cases: tuple[str, ...], method: str | None, json_path: Path | 
 
 
 def _carry_out(
-    cases: tuple[str, ...], method: str | None, failures: Path, results: _Results, with_exhibits: bool
+    cases: tuple[str, ...], methods: tuple[str, ...], failures: Path, results: _Results, with_exhibits: bool
 ) -> None:
     """The cases' checks and the controls; where no cases are named, the statistical tier and the mutants too."""
     import torch
@@ -156,15 +167,13 @@ def _carry_out(
         except CaseError as error:
             click.echo(f"rheo: {error}", err=True)
             results.bad.append(str(error))
-    methods = None if method is None else (method,)
-    steps = 0 if cases else statistical_tier.STEPS if methods is None else len(methods)
-    with progress(len(loaded) + len(CONTROLS) + steps) as advance:
+    with progress(len(loaded) + len(CONTROLS) + (0 if cases else statistical_tier.STEPS)) as advance:
         for name in CONTROLS:
             advance(f"control {name}")
             results.controls.append(gate.check_control(name))
         for case in loaded:
             advance(Path(case.name).stem)
-            for check in gate.check_case(case, methods):
+            for check in gate.check_case(case, methods or None):
                 results.checks.append(check)
                 if check.status is gate.Status.LOSSY:
                     try:
@@ -174,19 +183,19 @@ def _carry_out(
         if with_exhibits:
             results.exhibits.update(exhibits(loaded))
         if not cases:
-            _statistical_tier(results, methods, advance)
+            _statistical_tier(results, advance)
 
 
-def _statistical_tier(results: _Results, methods: tuple[str, ...] | None, advance: Callable[[str], None]) -> None:
+def _statistical_tier(results: _Results, advance: Callable[[str], None]) -> None:
     from verify import statistical_tier
     from verify.executors import processes
 
     workers = os.cpu_count() or 1
     with processes(workers) as executor:
         advance("torch on the battery")
-        for subject in statistical_tier.subjects(executor, workers, methods or tuple(METHODS)):
+        for subject in statistical_tier.subjects(executor, workers):
             results.subjects.append(subject)
             advance(subject["subject"])
-        for mutant in statistical_tier.mutants(executor) if methods is None else ():
+        for mutant in statistical_tier.mutants(executor):
             results.mutants.append(mutant)
             advance(mutant["mutant"])
