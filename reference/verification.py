@@ -42,9 +42,9 @@ def verify(tree: Tree, target_at: TargetAt, rule: Rule | TreeRule, choose: Choos
 
 
 def leap(tree: Tree, stops: dict[SlotPath, Array], choose: Choose) -> Path:
-    """Draw the node to stop at, the root first, and the token emitted there: one coin and one draw for the round."""
+    """Draw the node to stop at, the root first, and the token emitted there: one decision each."""
     paths = list(stops)
-    at = paths[choose(normalise(np.array([stops[path].sum() for path in paths])), Site("coin", 0))]
+    at = paths[choose(normalise(np.array([stops[path].sum() for path in paths])), Site("stop", 0))]
     token = choose(normalise(stops[at]), Site("draw", 0))
     accepted = tuple(node for node in tree.nodes if node.path == at[: node.depth])
     return Path(accepted, (*(node.token for node in accepted), token))

@@ -12,7 +12,7 @@ import torch
 from reference.choose import Choose
 from reference.distributions import Array
 from reference.methods import METHODS as REFERENCE
-from reference.methods import SLOTTED, Method
+from reference.methods import PAPER, SLOTTED, Method
 from reference.rules import RULES, Rule
 from reference.rules.children import Children, Verdict, try_points
 from rheo.decoding import Pair, Sampler
@@ -45,7 +45,7 @@ def said(records: dict[str, Any]) -> tuple[set[str], str | None]:
 def test_there_are_thirty_mutants_or_more_of_every_method_and_the_table_has_them_all() -> None:
     assert len(MUTANTS) >= 30
     assert list(CLAIMED) == list(MUTANTS)
-    assert {mutant.method for mutant in MUTANTS.values()} == set(SLOTTED)
+    assert {mutant.method for mutant in MUTANTS.values()} >= set(PAPER)
     assert len({(m.fault, m.symptom) for m in MUTANTS.values()}) == len(MUTANTS)
     assert not {m.name for m in MUTANTS.values()} & set(vars(mutants))
 

@@ -99,4 +99,28 @@ BATTERY: tuple[Trial, ...] = (
         2,
         {**_TREE, "anchors": 2, "slots": 4, "support": 5},
     ),
+    # What the root's probe is decides whether the anchor keeps a child, behind a branch of the probe's: a rule that
+    # takes the nodes in another order than they were revealed in is off by a quarter.
+    Trial(
+        "branches",
+        _toy(
+            3,
+            ((1, 1, 1), (1, 1, 1)),
+            {
+                (): ((1, 0, 1), (1, 1, 1)),
+                (0,): ((0, 0, 1), (1, 2, 1)),
+                (1,): ((1, 0, 0), (2, 1, 1)),
+                (2,): ((2, 1, 0), (0, 0, 1)),
+            },
+        ),
+        3,
+        {**_TREE, "slots": 2, "budget": 4},
+    ),
+    # The root's probe competes with a child of the anchor for the last place: scores that know what it is decide.
+    Trial(
+        "late-probe",
+        _toy(3, ((1, 1, 1), (1, 1, 1)), {(): ((1, 3, 1), (6, 2, 1))}),
+        2,
+        {**_TREE, "slots": 2, "budget": 2},
+    ),
 )

@@ -18,7 +18,6 @@ from reference import growth
 from reference.choose import Choose, Site, inverse_cdf
 from reference.distributions import Array, temper
 from reference.methods import METHODS as REFERENCE
-from reference.rules import TreeRule
 from reference.tree import Path, Tree
 from reference.truncation import weights_from_logits
 from reference.verification import single_draw_step, verify
@@ -117,8 +116,7 @@ def reference_rounds(
     rounds = []
     for given in numbers:
         near: list[Site] = []
-        whole = isinstance(REFERENCE[method].rule, TreeRule)
-        played = _reference_round(logits, config, method, _reading(config, given, slack, near, whole))
+        played = _reference_round(logits, config, method, _reading(config, given, slack, near))
         rounds.append(Expected(played, bool(near)))
     return rounds
 
@@ -162,32 +160,29 @@ def _seen(tree: TorchTree, row: int) -> tuple[tuple[Tokens, int], ...]:
     return tuple((tokens, slot) for tokens, slot, occupied in nodes if occupied)
 
 
-def _reading(
-    config: Config, given: Sequence[float] | NDArray[np.float64], slack: float, near: list[Site], whole: bool
-) -> Choose:
-    """choose() by one row of uniforms; sites within `slack` of an inner boundary are appended to `near`.
-
-    whole: the coin is a rule's for the whole tree, so it picks a node.
-    """
+def _reading(config: Config, given: Sequence[float] | NDArray[np.float64], slack: float, near: list[Site]) -> Choose:
+    """choose() by one row of uniforms; sites within `slack` of an inner boundary are appended to `near`."""
     e, d = config.expansions, config.depth
     tested: set[int] = set()
 
     def column(site: Site) -> int:
         if site.name == "node":
             return config.column(site.rank)
-        return {"probe": config.expansion(site.depth, site.rank), "coin": e + site.depth, "draw": e + d + site.depth}[
-            site.name
-        ]
+        if site.name == "probe":
+            return config.expansion(site.depth, site.rank)
+        return {"coin": e, "stop": e, "draw": e + d}[site.name] + site.depth
 
     def choose(weights: Array, site: Site) -> int:
         uniform = float(given[column(site)])
-        bounds = (np.cumsum(weights) / weights.sum())[weights > 0][:-1]
+        ends = np.cumsum(weights) / weights.sum()
+        # A node whose mass is 0 may keep a sliver of it, as a token may behind a probe's test.
+        bounds = ends[:-1] if site.name == "stop" else ends[weights > 0][:-1]
         # Where p equals q~, a coin that always accepts may miss 1 by an ulp, and the draw from the residual behind
         # it may keep a sliver of a token at either end: rounding decides there too.
-        if site.name == "coin":
+        if site.name in ("coin", "stop"):
             tested.add(site.depth)
-            # Where p equals q~, rounding may also leave a sliver to stop at, at either end.
-            bounds = np.append(bounds, (0.0, 1.0) if whole else 1.0)
+        if site.name == "coin":
+            bounds = np.append(bounds, 1.0)
         elif site.name == "draw" and site.depth in tested:
             bounds = np.append(bounds, (0.0, 1.0))
         if np.any(np.abs(bounds - uniform) <= slack):

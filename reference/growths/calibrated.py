@@ -6,6 +6,7 @@ The estimates come from `config.calibration`. Source: docs/theory.md, "Proxies a
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 from reference.distributions import Array, Number
 from reference.growths import rheo
@@ -37,7 +38,8 @@ def plan(draft: Draft, config: Config) -> SlotPlan:
 
 def values(curve: Points, x: Array) -> Array:
     """The curve at x [n], in x's kind of numbers; above 1, where rounding lifts a sum, its last value."""
-    points = [(a if x.dtype == object else float(a), b if x.dtype == object else float(b)) for a, b in curve]
+    kind = Fraction if x.dtype == object else float
+    points = [(kind(a), kind(b)) for a, b in curve]
     result = x * 0
     for index, value in enumerate(x):
         right = next((i for i, (a, _) in enumerate(points) if a > value), len(points) - 1)

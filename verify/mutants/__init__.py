@@ -5,12 +5,14 @@ Any of them can be put under test as `verify.mutants:NAME`. What catches which i
 
 from __future__ import annotations
 
-from verify.mutants import drafts, randomness, rules, targets, trees
+from verify.mutants import drafts, randomness, rules, targets, transport, trees
 from verify.mutants.mutant import Mutant
 from verify.subjects import Factory
 
 MUTANTS: dict[str, Mutant] = {
-    mutant.name: mutant for family in (randomness, drafts, targets, rules, trees) for mutant in family.MUTANTS
+    mutant.name: mutant
+    for family in (randomness, drafts, targets, rules, trees, transport)
+    for mutant in family.MUTANTS
 }
 
 

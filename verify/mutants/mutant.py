@@ -12,7 +12,7 @@ from rheo.config import Config
 from rheo.decoding import Pair, Sampler, play_round
 from rheo.methods import METHODS
 from rheo.processors import chain, temperature
-from rheo.rules import Rule
+from rheo.rules import Rule, TreeRule
 from rheo.tree import Frontier, Path, Tree
 from rheo.uniforms import Uniforms, draw_uniforms
 from rheo.verification import verify
@@ -76,7 +76,7 @@ def with_target(change: Callable[[Tree, Tensor], Tensor]) -> PlayRound:
     return with_pair(lambda _, pair: ChangedPair(pair, change))
 
 
-def with_rule(rule: Rule) -> PlayRound:
+def with_rule(rule: Rule | TreeRule) -> PlayRound:
     """A round that verifies by another rule."""
 
     def play(sampler: Sampler, pair: Pair, uniforms: Uniforms) -> tuple[Tree, Path]:
