@@ -12,6 +12,7 @@ from torch.nn.functional import pad
 from rheo.config import Config
 from rheo.decoding import Pair, Sampler, play_round
 from rheo.distributions import counting, softmax
+from rheo.growth import TreeGrowth
 from rheo.rules import TreeRule, transport
 from rheo.rules.stops import Stops
 from rheo.slots import SlotPlan, draw_probe
