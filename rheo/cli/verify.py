@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reference.methods import METHODS, PAPER
 from rheo.cli.options import SECONDS, SHARE
 from rheo.files import require_writable, write_text
 
@@ -25,13 +24,6 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 @click.command()
 @click.argument("cases", nargs=-1, metavar="[CASE]...")
-@click.option(
-    "--method",
-    "methods",
-    type=click.Choice(list(METHODS)),
-    multiple=True,
-    help="Only this one; may be repeated.  [default: the paper's three, and others that CASE names]",
-)
 @click.option("--json", "json_path", type=_FILE, help="Write all results here.")
 @click.option(
     "--failures",
@@ -53,9 +45,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--dask", metavar="ADDRESS", help="A dask.distributed scheduler to sample on.")
 @click.option("--checkpoint", type=_FILE, help="Keep the progress here, and go on from it if it exists.")
 @click.option("--replay", type=_FILE, help="Play the lossy trial of this file again.")
-def verify(
-    cases: tuple[str, ...], methods: tuple[str, ...], json_path: Path | None, failures: Path, **asked: Any
-) -> int:
+def verify(cases: tuple[str, ...], json_path: Path | None, failures: Path, **asked: Any) -> int:
     """Take the packaged cases, or each CASE file, through the exact and parity checks of both implementations.
 
     Where no CASE is named, the torch sampler is then judged as a black box on a battery of toys, and every mutant is
@@ -66,9 +56,8 @@ def verify(
     the target's, with error rates stated beforehand.
     """
     if asked["sampler"] is None and asked["replay"] is None:
-        _refuse(lambda name: name not in ("cases", "methods", "json_path", "failures"), "is for --sampler")
-        return _verify_cases(cases, methods, json_path, failures)
-    _refuse(lambda name: name == "methods", 'is for cases; a sampler takes "method" from --config')
+        _refuse(lambda name: name not in ("cases", "json_path", "failures"), "is for --sampler")
+        return _verify_cases(cases, json_path, failures)
     if asked["replay"] is not None:
         _refuse(lambda name: name in ("cases", "config", "toys", "tv", "alpha", "beta", "seed"), "comes from --replay")
     outputs = [path.resolve() for path in (json_path, asked["checkpoint"]) if path is not None]
@@ -78,11 +67,6 @@ def verify(
 
     settings = settings_from(asked.pop("config"))
     return verify_sampler(Request(cases=cases, settings=settings, json_path=json_path, failures=failures, **asked))
-
-
-def _replay(method: str, path: Path) -> str:
-    """The command that repeats a failed check of a method on a saved case."""
-    return " ".join(["rheo verify", *([] if method in PAPER else ["--method", method]), shlex.quote(str(path))])
 
 
 def _refuse(affected: Callable[[str], bool], reason: str) -> None:
@@ -107,7 +91,7 @@ class _Results:
     exhibits: dict[str, Any] = field(default_factory=dict)
 
 
-def _verify_cases(cases: tuple[str, ...], methods: tuple[str, ...], json_path: Path | None, failures: Path) -> int:
+def _verify_cases(cases: tuple[str, ...], json_path: Path | None, failures: Path) -> int:
     if json_path is not None:
         require_writable(json_path)
     from reports.console import verify_table
@@ -115,7 +99,7 @@ def _verify_cases(cases: tuple[str, ...], methods: tuple[str, ...], json_path: P
 
     started, results, complete = time.monotonic(), _Results(), True
     try:
-        _carry_out(cases, methods, failures, results, with_exhibits=json_path is not None)
+        _carry_out(cases, failures, results, with_exhibits=json_path is not None)
     except KeyboardInterrupt:
         complete = False
     status = max(
@@ -136,7 +120,9 @@ def _verify_cases(cases: tuple[str, ...], methods: tuple[str, ...], json_path: P
         "subjects": results.subjects,
         "mutants": sorted(results.mutants, key=lambda mutant: str(mutant["mutant"])),
         "bad_input": results.bad,
-        "replay": [{**check.record(), "command": _replay(check.method, path)} for check, path in results.replays],
+        "replay": [
+            {**check.record(), "command": f"rheo verify {shlex.quote(str(path))}"} for check, path in results.replays
+        ],
         **results.exhibits,
     }
     if json_path is not None:
@@ -147,9 +133,7 @@ def _verify_cases(cases: tuple[str, ...], methods: tuple[str, ...], json_path: P
     return int(status)
 
 
-def _carry_out(
-    cases: tuple[str, ...], methods: tuple[str, ...], failures: Path, results: _Results, with_exhibits: bool
-) -> None:
+def _carry_out(cases: tuple[str, ...], failures: Path, results: _Results, with_exhibits: bool) -> None:
     """The cases' checks and the controls; where no cases are named, the statistical tier and the mutants too."""
     import torch
 
@@ -173,7 +157,7 @@ def _carry_out(
             results.controls.append(gate.check_control(name))
         for case in loaded:
             advance(Path(case.name).stem)
-            for check in gate.check_case(case, methods or None):
+            for check in gate.check_case(case):
                 results.checks.append(check)
                 if check.status is gate.Status.LOSSY:
                     try:
