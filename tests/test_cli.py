@@ -211,22 +211,6 @@ def test_the_example_in_the_documentation_is_a_case_that_gives_what_it_expects(r
     assert (status, "verdict: lossless" in out) == (0, True)
 
 
-def test_a_method_that_is_named_is_checked_alone_and_replayed(  # type: ignore[no-untyped-def]
-    rheo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    status, out, _ = rheo(
-        "verify", TIES, "--method", "rheo-transport", "--failures", tmp_path, "--json", tmp_path / "a"
-    )
-    checks = json.loads((tmp_path / "a").read_text())["checks"]
-    assert (status, {check["method"] for check in checks}) == (0, {"rheo-transport"})
-    monkeypatch.setattr(gate, "toy_disagreements", lambda *_: ["torch there, reference here"])
-    status, out, _ = rheo("verify", TIES, "--method", "rheo-transport", "--failures", tmp_path)
-    assert status == 1
-    assert "rheo verify --method rheo-transport" in " ".join(out.split())
-    status, _, err = rheo("verify", "--sampler", "x:y", "--method", "rheo")
-    assert (status, len(err.splitlines())) == (2, 1)
-
-
 def test_a_parity_fault_makes_the_verdict_lossy(rheo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(gate, "toy_disagreements", lambda *_: ["torch there, reference here"])
     status, out, _ = rheo("verify", TIES, "--failures", tmp_path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, as_completed
 from typing import Any
 
@@ -22,9 +22,11 @@ STEPS = len(METHODS) + len(MUTANTS)
 _STATUS = {"lossless": Status.LOSSLESS, "lossy": Status.LOSSY, "inconclusive": Status.INCONCLUSIVE}
 
 
-def subjects(executor: Executor, workers: int, seed: int = 0) -> Iterator[dict[str, Any]]:
-    """The record of each method of the torch sampler, as they are done."""
-    for method in METHODS:
+def subjects(
+    executor: Executor, workers: int, methods: Iterable[str] = tuple(METHODS), seed: int = 0
+) -> Iterator[dict[str, Any]]:
+    """The record of each of these methods of the torch sampler, as they are done."""
+    for method in methods:
         plan = planned(TORCH, with_settings(BATTERY, {"method": method}), CLAIMS, seed)
         progress = begun(plan)
         for latest in run(plan, executor, workers, start=progress):

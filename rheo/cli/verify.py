@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reference.methods import METHODS
 from rheo.cli.options import SECONDS, SHARE
+from rheo.cli.verify_models import OPTIONS as MODELS_OPTIONS
+from rheo.cli.verify_models import SHARED, models_options, request_from, verify_models
 from rheo.files import require_writable, write_text
 
 if TYPE_CHECKING:
@@ -32,6 +35,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     show_default=True,
     help="Where every failed case is saved.",
 )
+@click.option("--method", type=click.Choice(list(METHODS)), help="Only this method, and no mutants.")
 @click.option("--sampler", metavar="SPEC", help="Judge this sampler: package.module:factory or path/file.py:factory.")
 @click.option("--config", metavar="JSON", help="Settings for its factory, as JSON or a file of it; over the toys' own.")
 @click.option("--toy", "toys", multiple=True, metavar="NAME", help="Only this toy of the battery; may be repeated.")
@@ -45,7 +49,8 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--dask", metavar="ADDRESS", help="A dask.distributed scheduler to sample on.")
 @click.option("--checkpoint", type=_FILE, help="Keep the progress here, and go on from it if it exists.")
 @click.option("--replay", type=_FILE, help="Play the lossy trial of this file again.")
-def verify(cases: tuple[str, ...], json_path: Path | None, failures: Path, **asked: Any) -> int:
+@models_options
+def verify(cases: tuple[str, ...], json_path: Path | None, failures: Path, method: str | None, **asked: Any) -> int:
     """Take the packaged cases, or each CASE file, through the exact and parity checks of both implementations.
 
     Where no CASE is named, the torch sampler is then judged as a black box on a battery of toys, and every mutant is
@@ -54,27 +59,44 @@ def verify(cases: tuple[str, ...], json_path: Path | None, failures: Path, **ask
 
     With --sampler: sample sequences of it on a battery of toys, or on those of CASE files, and say whether they are
     the target's, with error rates stated beforehand.
+
+    With --target and --draft: sample tokens on a real model and say whether they are the target's, by the
+    probabilities of an independent forward.
     """
+    models = {name: asked.pop(name) for name in MODELS_OPTIONS}
+    if _given("target") or _given("draft"):
+        _refuse(lambda name: name not in (*MODELS_OPTIONS, *SHARED, "json_path"), "is not for --target and --draft")
+        _require_different(json_path, asked["checkpoint"])
+        return verify_models(request_from({**models, **{name: asked[name] for name in SHARED}, "json_path": json_path}))
+    _refuse(lambda name: name in MODELS_OPTIONS, "is for --target and --draft")
     if asked["sampler"] is None and asked["replay"] is None:
-        _refuse(lambda name: name not in ("cases", "json_path", "failures"), "is for --sampler")
-        return _verify_cases(cases, json_path, failures)
+        _refuse(lambda name: name not in ("cases", "json_path", "failures", "method"), "is for --sampler")
+        return _verify_cases(cases, method, json_path, failures)
+    _refuse(lambda name: name == "method", "is for cases: a sampler is what --sampler says")
     if asked["replay"] is not None:
         _refuse(lambda name: name in ("cases", "config", "toys", "tv", "alpha", "beta", "seed"), "comes from --replay")
-    outputs = [path.resolve() for path in (json_path, asked["checkpoint"]) if path is not None]
-    if len(set(outputs)) < len(outputs):
-        raise click.UsageError(f"--json and --checkpoint are the same file {json_path}")
+    _require_different(json_path, asked["checkpoint"])
     from rheo.cli.sampler import Request, settings_from, verify_sampler
 
     settings = settings_from(asked.pop("config"))
     return verify_sampler(Request(cases=cases, settings=settings, json_path=json_path, failures=failures, **asked))
 
 
+def _require_different(json_path: Path | None, checkpoint: Path | None) -> None:
+    if json_path is not None and checkpoint is not None and json_path.resolve() == checkpoint.resolve():
+        raise click.UsageError(f"--json and --checkpoint are the same file {json_path}")
+
+
+def _given(name: str) -> bool:
+    return click.get_current_context().get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+
+
 def _refuse(affected: Callable[[str], bool], reason: str) -> None:
     """UsageError for an option or argument that would have no effect."""
     context = click.get_current_context()
     for option in context.command.params:
-        given = context.get_parameter_source(option.name or "") is click.core.ParameterSource.COMMANDLINE
-        if given and affected(option.name or "") and context.params.get(option.name or "") != ():
+        name = option.name or ""
+        if _given(name) and affected(name) and context.params.get(name) != ():
             raise click.UsageError(f"{'CASE' if option.name == 'cases' else option.opts[0]} {reason}")
 
 
@@ -91,7 +113,7 @@ class _Results:
     exhibits: dict[str, Any] = field(default_factory=dict)
 
 
-def _verify_cases(cases: tuple[str, ...], json_path: Path | None, failures: Path) -> int:
+def _verify_cases(cases: tuple[str, ...], method: str | None, json_path: Path | None, failures: Path) -> int:
     if json_path is not None:
         require_writable(json_path)
     from reports.console import verify_table
@@ -99,7 +121,7 @@ def _verify_cases(cases: tuple[str, ...], json_path: Path | None, failures: Path
 
     started, results, complete = time.monotonic(), _Results(), True
     try:
-        _carry_out(cases, failures, results, with_exhibits=json_path is not None)
+        _carry_out(cases, method, failures, results, with_exhibits=json_path is not None)
     except KeyboardInterrupt:
         complete = False
     status = max(
@@ -133,7 +155,9 @@ def _verify_cases(cases: tuple[str, ...], json_path: Path | None, failures: Path
     return int(status)
 
 
-def _carry_out(cases: tuple[str, ...], failures: Path, results: _Results, with_exhibits: bool) -> None:
+def _carry_out(
+    cases: tuple[str, ...], method: str | None, failures: Path, results: _Results, with_exhibits: bool
+) -> None:
     """The cases' checks and the controls; where no cases are named, the statistical tier and the mutants too."""
     import torch
 
@@ -151,13 +175,15 @@ def _carry_out(cases: tuple[str, ...], failures: Path, results: _Results, with_e
         except CaseError as error:
             click.echo(f"rheo: {error}", err=True)
             results.bad.append(str(error))
-    with progress(len(loaded) + len(CONTROLS) + (0 if cases else statistical_tier.STEPS)) as advance:
+    methods = None if method is None else (method,)
+    steps = 0 if cases else statistical_tier.STEPS if methods is None else len(methods)
+    with progress(len(loaded) + len(CONTROLS) + steps) as advance:
         for name in CONTROLS:
             advance(f"control {name}")
             results.controls.append(gate.check_control(name))
         for case in loaded:
             advance(Path(case.name).stem)
-            for check in gate.check_case(case):
+            for check in gate.check_case(case, methods):
                 results.checks.append(check)
                 if check.status is gate.Status.LOSSY:
                     try:
@@ -167,19 +193,19 @@ def _carry_out(cases: tuple[str, ...], failures: Path, results: _Results, with_e
         if with_exhibits:
             results.exhibits.update(exhibits(loaded))
         if not cases:
-            _statistical_tier(results, advance)
+            _statistical_tier(results, methods, advance)
 
 
-def _statistical_tier(results: _Results, advance: Callable[[str], None]) -> None:
+def _statistical_tier(results: _Results, methods: tuple[str, ...] | None, advance: Callable[[str], None]) -> None:
     from verify import statistical_tier
     from verify.executors import processes
 
     workers = os.cpu_count() or 1
     with processes(workers) as executor:
         advance("torch on the battery")
-        for subject in statistical_tier.subjects(executor, workers):
+        for subject in statistical_tier.subjects(executor, workers, methods or tuple(METHODS)):
             results.subjects.append(subject)
             advance(subject["subject"])
-        for mutant in statistical_tier.mutants(executor):
+        for mutant in statistical_tier.mutants(executor) if methods is None else ():
             results.mutants.append(mutant)
             advance(mutant["mutant"])
