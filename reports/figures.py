@@ -1,74 +1,41 @@
-"""Figures as inline SVG. Colours are variables of the page's style sheet, so that they follow light, dark and print."""
+"""Figures of exact laws and of sampled sequences."""
 
 from __future__ import annotations
 
-import re
-import warnings
 from collections.abc import Mapping, Sequence
-from io import StringIO
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
 from scipy import stats
 
-from reports.blocks import distinct, plain, stem, tidy
+from reports.blocks import distinct, plain, stem
+from reports.drawing import (
+    BAD,
+    BAND,
+    BLUE,
+    FG,
+    LINE,
+    MUTED,
+    SERIES,
+    STYLE,
+    WIDTH,
+    label,
+    legend,
+    mark,
+    named_rows,
+    powers_of_ten,
+    svg,
+)
 
 Json = dict[str, Any]
 
-# Stand-ins that matplotlib writes and `_svg` replaces: no two alike, and none drawn otherwise.
-_VARIABLES = {
-    "#010101": "--fg",
-    "#010102": "--muted",
-    "#010103": "--line",
-    "#010104": "--band",
-    "#010105": "--bad",
-    "#010106": "--blue",
-    "#010107": "--orange",
-    "#010108": "--teal",
-    "#010109": "--purple",
-    "#01010a": "--bg",
-}
-FG, MUTED, LINE, BAND, BAD, BLUE, ORANGE, TEAL, PURPLE, PAPER = _VARIABLES
-SERIES = (BLUE, ORANGE, TEAL, PURPLE, FG)
-MARKERS = ("o", "s", "^", "D", "v")
-_WIDTH = 4.4  # inches: readable when a phone shrinks it to 3.4
-_ROW = 0.21  # inches of one row of text
 _PANEL = 0.36  # inches of one row of histograms
 _SMALLEST_P = 1e-30  # where the axis of p-values ends
 _BAND = 0.99  # a right sampler leaves all bins of a panel inside the band with this probability
-
-_STYLE: Any = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "rheo",
-    "font.family": "sans-serif",
-    "font.size": 10,
-    "axes.titlesize": 10,
-    "axes.labelsize": 10,
-    "legend.fontsize": 9.5,
-    "xtick.labelsize": 9.5,
-    "ytick.labelsize": 9.5,
-    "text.color": FG,
-    "axes.labelcolor": FG,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "xtick.labelcolor": FG,
-    "ytick.labelcolor": FG,
-    "axes.edgecolor": LINE,
-    "axes.facecolor": "none",
-    "grid.color": LINE,
-    "grid.linewidth": 0.6,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "legend.frameon": False,
-    "lines.linewidth": 1.6,
-}
 
 
 def accepted_drafts(cases: Sequence[Json], key: str) -> Markup:
@@ -76,23 +43,23 @@ def accepted_drafts(cases: Sequence[Json], key: str) -> Markup:
     names = distinct(name for case in cases for name in case["methods"])
     values = np.array([[case["methods"].get(name, np.nan) for name in names] for case in cases], dtype=float)
     y = np.arange(len(cases))
-    with mpl.rc_context(_STYLE):
-        figure, axes = _rows([stem(case["case"]) for case in cases])
+    with mpl.rc_context(STYLE):
+        figure, axes = named_rows([stem(case["case"]) for case in cases])
         axes.hlines(y, np.nanmin(values, axis=1), np.nanmax(values, axis=1), color=LINE, linewidth=2.5, zorder=1)
         for i, name in enumerate(names):
             apart = 0.3 * (i - (len(names) - 1) / 2)  # so that equal values do not hide each other
-            axes.scatter(values[:, i], y + apart, s=20, label=name, zorder=3, **_mark(i))
+            axes.scatter(values[:, i], y + apart, s=20, label=name, zorder=3, **mark(i))
         axes.set_xlim(left=0)
         axes.set_xlabel("expected accepted drafts of a round")
-        _legend(figure, len(names))
-        return _svg(figure, key)
+        legend(figure, len(names))
+        return svg(figure, key)
 
 
 def root_acceptance(cases: Sequence[Json], method: str, colour: int, key: str) -> Markup:
     """One method's acceptance at the root of every case, against the transport bound of its own candidates."""
     found = [(stem(case["case"]), case["root"][method]) for case in cases if method in case.get("root", {})]
-    with mpl.rc_context(_STYLE):
-        figure, axes = _rows([name for name, _ in found])
+    with mpl.rc_context(STYLE):
+        figure, axes = named_rows([name for name, _ in found])
         y = np.arange(len(found))
         bounds, accepted = (np.array([root[field] for _, root in found], float) for field in ("bound", "accepted"))
         axes.barh(y, bounds, height=0.62, facecolor=BAND, edgecolor="none")
@@ -100,22 +67,22 @@ def root_acceptance(cases: Sequence[Json], method: str, colour: int, key: str) -
         axes.scatter(bounds, y, marker="|", s=90, color=FG, linewidths=1.8, label="transport bound", zorder=3)
         axes.set_xlim(0, 1.02)
         axes.set_xlabel("probability of acceptance at the root")
-        _legend(figure, 2)
-        return _svg(figure, key)
+        legend(figure, 2)
+        return svg(figure, key)
 
 
 def p_values(trials: Sequence[Json], alpha: float | None, key: str) -> Markup:
     """Every test's p-value by toy, with the level of the whole run."""
     tests = [(y, test) for y, trial in enumerate(trials) for test in trial.get("tests", [])]
     families = distinct(test["family"] for _, test in tests)
-    with mpl.rc_context(_STYLE):
-        figure, axes = _rows([trial["toy"] for trial in trials])
+    with mpl.rc_context(STYLE):
+        figure, axes = named_rows([trial["toy"] for trial in trials])
         for i, family in enumerate(families):
             for rejected in (False, True):
                 chosen = [(y, t) for y, t in tests if t["family"] == family and t["rejected"] == rejected]
                 x = [max(test["p_value"], _SMALLEST_P) for _, test in chosen]
                 look = {"facecolors": BAD, "edgecolors": BAD} if rejected else {"facecolors": "none"}
-                style = {**_mark(i), **look, "s": 24, "linewidths": 1.2, "label": "" if rejected else family}
+                style = {**mark(i), **look, "s": 24, "linewidths": 1.2, "label": "" if rejected else family}
                 axes.scatter(x, [y for y, _ in chosen], zorder=3, **style)
         if any(test["rejected"] for _, test in tests):
             axes.scatter([], [], s=24, color=BAD, label="rejected")
@@ -123,32 +90,32 @@ def p_values(trials: Sequence[Json], alpha: float | None, key: str) -> Markup:
         left = max(smallest, _SMALLEST_P) / 10
         axes.set_xscale("log")
         axes.set_xlim(left, 2)
-        _powers_of_ten(axes.xaxis)
+        powers_of_ten(axes.xaxis)
         if alpha is not None:
             axes.axvspan(left, alpha, color=BAND, linewidth=0, zorder=0)
             axes.axvline(alpha, color=BAD, linestyle=(0, (4, 2)), label=f"alpha {plain(alpha)}")
         cut = f" (the leftmost: {plain(_SMALLEST_P)} or less)" if smallest < _SMALLEST_P else ""
         axes.set_xlabel(f"p-value{cut}")
-        _legend(figure, 3)
-        return _svg(figure, key)
+        legend(figure, 3)
+        return svg(figure, key)
 
 
 def pit_panels(rows: Sequence[tuple[str, Mapping[str, Sequence[int]]]], key: str) -> Markup:
     """Histograms of the randomised PIT, a row each with a panel for every order, against what is expected."""
     orders = distinct(order for _, pit in rows for order in pit)
-    with mpl.rc_context(_STYLE):
-        figure, axes = _rows([name for name, _ in rows], height=_PANEL)
+    with mpl.rc_context(STYLE):
+        figure, axes = named_rows([name for name, _ in rows], height=_PANEL)
         for y, (_, pit) in enumerate(rows):
             for column, order in enumerate(orders):
                 if sum(pit.get(order, ())):
                     _pit_panel(axes, pit[order], column, y)
         axes.set_xlim(0, len(orders))
-        names = [f"by {_label(order, 12)}" for order in orders]
+        names = [f"by {label(order, 12)}" for order in orders]
         axes.set_xticks([column + 0.5 for column in range(len(orders))], names, parse_math=False)
         axes.tick_params(axis="x", length=0, labeltop=True, labelbottom=False)
         axes.grid(visible=False)
         axes.spines["bottom"].set_visible(False)
-        return _svg(figure, key)
+        return svg(figure, key)
 
 
 def _pit_panel(axes: Axes, bins: Sequence[int], column: int, y: int) -> None:
@@ -181,8 +148,8 @@ def power_curves(
     curves: Sequence[Json], found: Sequence[tuple[float, float]], claimed: float | None, key: str
 ) -> Markup:
     """What each test finds with how many samples; `found`: samples and detectable discrepancy of trials of this run."""
-    with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(_WIDTH, 3.4), layout="constrained")
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(WIDTH, 3.4), layout="constrained")
         axes = figure.subplots()
         tests = distinct(curve["test"] for curve in curves)
         cells = distinct(curve.get("cells") for curve in curves)
@@ -191,70 +158,14 @@ def power_curves(
             dash = ("-", (0, (5, 2)), (0, (1, 1.5)))[cells.index(curve.get("cells")) % 3]
             name = curve["test"] + (f", {curve['cells']} cells" if curve.get("cells") else "")
             points = np.array(sorted(curve["points"]), dtype=float)
-            axes.plot(*points.T, color=colour, linestyle=dash, label=_label(name, 32))
+            axes.plot(*points.T, color=colour, linestyle=dash, label=label(name, 32))
         if found:
             samples, sizes = zip(*found, strict=True)
             axes.scatter(samples, sizes, s=18, color=FG, label="trials of this run", zorder=3)
         if claimed is not None:
             axes.axhline(claimed, color=BAD, linestyle=(0, (4, 2)), linewidth=1.2, label=f"claimed: {plain(claimed)}")
         axes.set(xscale="log", yscale="log", xlabel="samples", ylabel="discrepancy found")
-        _powers_of_ten(axes.xaxis, axes.yaxis)
+        powers_of_ten(axes.xaxis, axes.yaxis)
         axes.grid(visible=True, which="major")
-        _legend(figure, 2)
-        return _svg(figure, key)
-
-
-def _rows(names: Sequence[str], height: float = _ROW) -> tuple[Figure, Axes]:
-    """A figure with a named row for each of `names`, the first on top; height: inches of a row."""
-    figure = Figure(figsize=(_WIDTH, max(1.6, 0.75 + height * len(names))), layout="constrained")
-    axes = figure.subplots()
-    axes.set_yticks(range(len(names)), [_label(name) for name in names], parse_math=False)
-    axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.grid(visible=True, axis="x")
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
-    return figure, axes
-
-
-def _powers_of_ten(*axes: Axis) -> None:
-    """Logarithmic axes marked 1e-9 rather than with a raised exponent."""
-    for axis in axes:
-        axis.set_major_formatter(FuncFormatter(lambda value, _: "1" if value == 1 else tidy(f"{value:.0e}")))
-        axis.set_minor_formatter(NullFormatter())
-
-
-def _legend(figure: Figure, columns: int) -> None:
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    if handles:
-        spacing = {"handletextpad": 0.4, "columnspacing": 1.2}
-        for text in figure.legend(handles, labels, loc="outside upper left", ncols=columns, **spacing).get_texts():
-            text.set_parse_math(False)
-
-
-def _mark(index: int) -> Json:
-    colour = SERIES[index % len(SERIES)]
-    return {"marker": MARKERS[index % len(MARKERS)], "facecolors": colour, "edgecolors": colour}
-
-
-def _label(text: str, longest: int = 24) -> str:
-    """A name short enough for an axis, without characters that a font cannot measure."""
-    printable = "".join(c if c.isprintable() else "?" for c in text)
-    return printable if len(printable) <= longest else printable[: longest - 1] + "…"
-
-
-def _svg(figure: Figure, key: str) -> Markup:
-    """The <svg> alone, its ids unique by `key`, its colours variables of the page."""
-    sheet = StringIO()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a glyph that is not in matplotlib's font is in the reader's
-        figure.savefig(sheet, format="svg", transparent=True)
-    text = sheet.getvalue()
-    text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
-    # Only inside tags: what a label says stays as it is.
-    return Markup(re.sub(r"<[^>]+>", lambda tag: _themed(tag[0], key), text))
-
-
-def _themed(tag: str, key: str) -> str:
-    tag = re.sub(r' xmlns(:xlink)?="[^"]*"| version="1.1"', "", tag)
-    tag = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{key}-", tag)
-    return re.sub("#0101[0-9a-f]{2}", lambda colour: f"var({_VARIABLES[colour[0]]})", tag)
+        legend(figure, 2)
+        return svg(figure, key)

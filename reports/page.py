@@ -7,6 +7,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from reports import exhibits, subjects, summary, tiers
+from reports.bench import ablations, bound, rounds, setting, tau
+from reports.bench import summary as bench_summary
 from reports.blocks import Remark, Section, status_cell, stem
 
 Json = dict[str, Any]
@@ -22,21 +24,32 @@ _SECTIONS = (
     exhibits.power,
     exhibits.example,
 )
-_TITLES = {"verify": "rheo verify", "sampler": "rheo verify --sampler", "audit": "rheo audit"}
+_BENCH = (
+    tau.table,
+    tau.expected,
+    rounds.acceptance,
+    bound.depth_one,
+    rounds.time,
+    ablations.ablations,
+    setting.setting,
+)
+_TITLES = {"verify": "rheo verify", "sampler": "rheo verify --sampler", "audit": "rheo audit", "bench": "rheo bench"}
 
 
 def render(run: Json, source: str) -> str:
     """A run that `schema.load` accepted as HTML; `source` is the name of its file."""
-    sections = [section for section in (_failures(run), *(make(run) for make in _SECTIONS)) if section is not None]
+    benched = run["kind"] == "bench"
+    makers, told = (_BENCH, bench_summary) if benched else ((_failures, *_SECTIONS), summary)
+    sections = [section for section in (make(run) for make in makers) if section is not None]
     page = _environment().get_template("page.html.j2")
     return page.render(
         title=_TITLES[run["kind"]],
         source=source,
         version=run["schema"],
         complete=run.get("complete", True),
-        verdict=status_cell(run["verdict"]),
-        sentence=summary.sentence(run),
-        facts=summary.facts(run),
+        verdict=bench_summary.headline(run) if benched else status_cell(run["verdict"]),
+        sentence=told.sentence(run),
+        facts=told.facts(run),
         sections=sections,
     )
 

@@ -15,7 +15,7 @@ from scipy import stats
 from reports import figures, summary, trees
 from reports.page import render
 from tests.conftest import Rheo
-from tests.runs import ALPHA, BETA, HEAD, TV, audit_run, example, full_run, small_run
+from tests.runs import ALPHA, BETA, HEAD, TV, audit_run, bench_run, example, full_run, small_run
 from tests.test_cli import ROOT, TOYS
 
 SECTIONS = ("checks", "controls", "bad_input", "replay", "subjects", "mutants", "acceptance", "power", "example")
@@ -47,6 +47,12 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def full() -> Page:
     return Page(render(full_run(), "full.json"))
+
+
+@pytest.fixture(scope="module", params=[full_run, bench_run], ids=["verify", "bench"])
+def html(request: pytest.FixtureRequest) -> str:
+    """The page of a whole run of each kind that has figures of its own."""
+    return render(request.param(), "run.json")
 
 
 # What is on the page
@@ -131,33 +137,35 @@ def test_every_section_may_be_missing(left_out: str) -> None:
     assert "Lossy" in render(run, "x").title()
 
 
-def test_a_page_loads_nothing_and_runs_nothing(full: Page) -> None:
-    html = render(small_run(), "x")
+def test_a_page_loads_nothing_and_runs_nothing(html: str) -> None:
+    page = Page(html)
     assert "://" not in html
     assert set(re.findall(r"url\((.)", html)) <= {"#"}
-    names = {tag for tag, _ in full.tags}
+    names = {tag for tag, _ in page.tags}
     assert not names & {"script", "img", "iframe", "object", "embed", "form", "base", "image", "video"}
-    assert {href[:1] for href in full.values("href") if href != "data:,"} == {"#"}
-    assert not [name for _, attrs in full.tags for name in attrs if name.startswith("on") or name == "src"]
+    assert {href[:1] for href in page.values("href") if href != "data:,"} == {"#"}
+    assert not [name for _, attrs in page.tags for name in attrs if name.startswith("on") or name == "src"]
 
 
-def test_ids_are_unique_and_whatever_refers_to_one_finds_it(full: Page) -> None:
-    ids = full.values("id")
+def test_ids_are_unique_and_whatever_refers_to_one_finds_it(html: str) -> None:
+    page = Page(html)
+    ids = page.values("id")
     assert [name for name, count in Counter(ids).items() if count > 1] == []
-    wanted = [href[1:] for name in ("href", "xlink:href") for href in full.values(name) if href.startswith("#")]
-    wanted += full.values("aria-labelledby") + re.findall(r"url\(#([^)]*)\)", render(full_run(), "x"))
+    wanted = [href[1:] for name in ("href", "xlink:href") for href in page.values(name) if href.startswith("#")]
+    wanted += page.values("aria-labelledby") + re.findall(r"url\(#([^)]*)\)", html)
     assert len(wanted) > 50
     assert set(wanted) <= set(ids)
 
 
-def test_figures_and_tables_say_what_they_are(full: Page) -> None:
-    drawings = [attrs for _, attrs in full.tags if attrs.get("role") == "img"]
-    assert len(drawings) == sum(tag == "svg" and "aria-hidden" not in attrs for tag, attrs in full.tags)
+def test_figures_and_tables_say_what_they_are(html: str) -> None:
+    page = Page(html)
+    drawings = [attrs for _, attrs in page.tags if attrs.get("role") == "img"]
+    assert len(drawings) == sum(tag == "svg" and "aria-hidden" not in attrs for tag, attrs in page.tags)
     assert all(len(attrs["aria-label"] or "") > 30 for attrs in drawings)
-    tags = Counter(tag for tag, _ in full.tags)
+    tags = Counter(tag for tag, _ in page.tags)
     assert tags["table"] == tags["caption"] == tags["thead"] >= 10
-    assert tags["figure"] == tags["figcaption"] == len(drawings) == 10
-    assert {attrs.get("scope") for tag, attrs in full.tags if tag == "th"} == {"row", "col"}
+    assert tags["figure"] == tags["figcaption"] == len(drawings) >= 10
+    assert {attrs.get("scope") for tag, attrs in page.tags if tag == "th"} == {"row", "col"}
 
 
 def contrast(first: str, second: str) -> float:
@@ -186,17 +194,16 @@ def test_text_can_be_read_against_what_lies_behind_it(theme: int) -> None:
 # Nothing in a run can break the page
 
 
-@pytest.mark.parametrize(
-    "hostile",
-    [
-        "</style></svg><script>alert(1)</script>",
-        "\"'><img src=x onerror=alert(1)>",
-        r"$\frac{$ --> <!-- ]]> {{ 7*7 }} {% raw %}",
-        '#010101 url(#x id="y',
-        "\x00\x07\u202e\U0001f600漢字" + "x" * 3_000,
-    ],
-    ids=["script", "attribute", "markup", "stand-ins", "odd characters"],
-)
+HOSTILE = {
+    "script": "</style></svg><script>alert(1)</script>",
+    "attribute": "\"'><img src=x onerror=alert(1)>",
+    "markup": r"$\frac{$ --> <!-- ]]> {{ 7*7 }} {% raw %}",
+    "stand-ins": '#010101 url(#x id="y',
+    "odd characters": "\x00\x07\u202e\U0001f600漢字" + "x" * 3_000,
+}
+
+
+@pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE)
 def test_text_of_a_run_stays_text(hostile: str) -> None:
     """The elements around the drawings are the same, one for one, and no drawing has an element it should not."""
     names = ("case", "subject", "spec", "guess", "toy", "family", "test", "mutant", "symptom", "detail", "command")

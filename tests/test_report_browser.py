@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from reports.page import render
-from tests.runs import full_run
+from tests.runs import bench_run, full_run
 
 pytestmark = pytest.mark.browser
 
@@ -23,6 +23,8 @@ FLAGS = (
     "disable-component-update", "disable-sync",
 )  # fmt: skip
 PHONE, DESKTOP = 360, 1_280
+# By kind: the headline, and how many tables (those that are not folded) and figures are seen.
+EXPECTED = {"verify": ("lossy", 7, 10), "bench": ("rheo: tau 2.77, 1.38 times as fast", 7, 18)}
 # Whatever sticks out of its figure by more than a pixel: a label cut off at the edge.
 CUT_OFF = """
 return [...document.querySelectorAll('.drawing svg')].flatMap(svg => {
@@ -57,10 +59,15 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         yield driver
 
 
+@pytest.fixture(scope="module", params=[full_run, bench_run], ids=["verify", "bench"])
+def run(request: pytest.FixtureRequest) -> Any:
+    return request.param()
+
+
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("page") / "full.html"
-    path.write_text(render(full_run(), "full.json"), encoding="utf-8")
+def page(run: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / f"{run['kind']}.html"
+    path.write_text(render(run, "run.json"), encoding="utf-8")
     return path
 
 
@@ -94,16 +101,17 @@ def test_errors_and_requests_would_be_seen(driver: Any, tmp_path: Path) -> None:
     assert driver.execute_script("return [...document.images].filter(i => !i.naturalWidth).length") == 1
 
 
-def test_tables_and_figures_are_there_and_the_verdict_stands_first(driver: Any, page: Path) -> None:
+def test_tables_and_figures_are_there_and_the_verdict_stands_first(driver: Any, page: Path, run: Any) -> None:
+    verdict, tables, drawings = EXPECTED[run["kind"]]
     show(driver, page, DESKTOP)
-    assert driver.execute_script("return document.getElementById('verdict').textContent") == "lossy"
+    assert driver.execute_script("return document.getElementById('verdict').textContent") == verdict
     visible = "return [...document.querySelectorAll(arguments[0])].filter(e => e.checkVisibility()).length"
-    assert driver.execute_script(visible, "table") == 7
-    assert driver.execute_script(visible, "figure svg:not([aria-hidden])") == 10
+    assert driver.execute_script(visible, "table") == tables
+    assert driver.execute_script(visible, "figure svg:not([aria-hidden])") == drawings
     first = "return document.querySelector('.verdict').getBoundingClientRect().bottom"
     assert driver.execute_script(first) < 400
     rows = "return document.querySelectorAll('#mutants tbody tr').length"
-    assert driver.execute_script(rows) == len(full_run()["mutants"])
+    assert driver.execute_script(rows) == len(run.get("mutants", []))
 
 
 @pytest.mark.parametrize("width", [PHONE, 768, DESKTOP])

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from reference.distributions import Array, Number, exact
-from reference.growths import calibrated as calibrated_growth
+from reference.growths import GROWTHS
 from reference.methods import METHODS, PAPER, Method
 from reference.rules import Stops, TreeRule, transport
 from reference.rules.children import acceptance
@@ -270,12 +270,12 @@ CURVES = Calibration(
 
 def test_slots_are_worth_what_their_curves_say_exactly() -> None:
     draft = truncate(exact([6, 3, 2, 1]), None, depth=0)
-    plan = calibrated_growth.plan(draft, Config(1, 3, support=None, calibration=CURVES))
+    plan = GROWTHS["calibrated"](draft, Config(1, 3, support=None, calibration=CURVES))
     assert plan.anchor_scores.tolist() == [Fraction(3, 4)]
     assert plan.tail_scores.tolist() == [Fraction(1, 20), Fraction(1, 30), Fraction(1, 60)]
     assert plan.proxy == Fraction(1, 6)
     assert {type(x) for x in (*plan.anchor_scores, *plan.tail_scores, plan.proxy)} == {Fraction}
-    deeper = calibrated_growth.plan(replace(draft, depth=5), Config(1, 3, support=None, calibration=CURVES))
+    deeper = GROWTHS["calibrated"](replace(draft, depth=5), Config(1, 3, support=None, calibration=CURVES))
     assert deeper.proxy == Fraction(1, 2)
     assert deeper.tail_scores[0] == Fraction(1, 10)
 
@@ -283,7 +283,7 @@ def test_slots_are_worth_what_their_curves_say_exactly() -> None:
 def test_a_probe_never_ranks_behind_the_best_filler() -> None:
     draft = truncate(exact([6, 3, 2, 1]), None)
     shy = Config(1, 3, support=None, calibration=scaled(Fraction(1, 100), 1))
-    assert calibrated_growth.plan(draft, shy).proxy == Fraction(1, 4)
+    assert GROWTHS["calibrated"](draft, shy).proxy == Fraction(1, 4)
 
 
 @pytest.mark.parametrize("calibration", [CURVES, scaled(1, 1), scaled(0, 0), scaled(Fraction(1, 10), 1)])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-Emitted = Mapping[int, tuple[int, int]]  # (tokens, rounds) by shard number
+Emitted = Mapping[int, tuple[float, float]]  # (tokens, rounds) by shard number
 
 CONFIDENCE = 0.99
 
@@ -51,7 +51,7 @@ def estimate(emitted: Emitted) -> Tau | None:
         return None
     shards = sorted(emitted)
     tau = _ratio(emitted, shards)
-    half = _half_width(_influence(emitted, shards), _shares(emitted, shards))
+    half = half_width(influence(emitted, shards), shares(emitted, shards))
     return Tau(tau, tau - half, tau + half, dict(emitted))
 
 
@@ -66,8 +66,8 @@ def change(old: list[Emitted], new: list[Emitted]) -> Change | None:
         shards = sorted(before.keys() & after.keys())
         if shards:
             differences.append(_ratio(after, shards) - _ratio(before, shards))
-            shares = (_shares(after, shards) + _shares(before, shards)) / 2
-            halves.append(_half_width(_influence(after, shards) - _influence(before, shards), shares))
+            sizes = (shares(after, shards) + shares(before, shards)) / 2
+            halves.append(half_width(influence(after, shards) - influence(before, shards), sizes))
     if not differences:
         return None
     mean, half = float(np.mean(differences)), math.hypot(*halves) / len(halves)
@@ -78,27 +78,27 @@ def _ratio(emitted: Emitted, shards: list[int]) -> float:
     return sum(emitted[i][0] for i in shards) / sum(emitted[i][1] for i in shards)
 
 
-def _influence(emitted: Emitted, shards: list[int]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def influence(emitted: Emitted, shards: list[int]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """What each shard adds to the error of the ratio, to first order; they sum to 0."""
     tokens, rounds = np.array([emitted[i] for i in shards], dtype=np.float64).T
     return np.asarray((tokens - tokens.sum() / rounds.sum() * rounds) / rounds.sum())
 
 
-def _shares(emitted: Emitted, shards: list[int]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def shares(emitted: Emitted, shards: list[int]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """The share of all rounds that each shard has."""
     rounds = np.array([emitted[i][1] for i in shards], dtype=np.float64)
     return np.asarray(rounds / rounds.sum())
 
 
-def _half_width(
-    influence: np.ndarray[tuple[int], np.dtype[np.float64]], shares: np.ndarray[tuple[int], np.dtype[np.float64]]
+def half_width(
+    errors: np.ndarray[tuple[int], np.dtype[np.float64]], sizes: np.ndarray[tuple[int], np.dtype[np.float64]]
 ) -> float:
-    """Half the confidence interval of a sum of independent errors; infinite for fewer than two.
+    """Half the confidence interval of a sum of independent errors [n] of shards of these sizes [n]; infinite for n < 2.
 
     The variance of an error grows with its shard. Shards differ much in size: without their shares a few large ones
     would decide alone, with fewer degrees of freedom than are counted.
     """
-    n = len(influence)
+    n = len(errors)
     if n < 2:
         return math.inf
-    return float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1) * math.sqrt((influence**2 / shares).sum() / (n - 1)))
+    return float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1) * math.sqrt((errors**2 / sizes).sum() / (n - 1)))

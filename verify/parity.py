@@ -175,14 +175,16 @@ def _reading(config: Config, given: Sequence[float] | NDArray[np.float64], slack
     def choose(weights: Array, site: Site) -> int:
         uniform = float(given[column(site)])
         ends = np.cumsum(weights) / weights.sum()
-        # A node whose mass is 0 may keep a sliver of it, as a token may behind a probe's test.
-        bounds = ends[:-1] if site.name == "stop" else ends[weights > 0][:-1]
+        bounds = ends[weights > 0][:-1]
         # Where p equals q~, a coin that always accepts may miss 1 by an ulp, and the draw from the residual behind
         # it may keep a sliver of a token at either end: rounding decides there too.
         if site.name in ("coin", "stop"):
             tested.add(site.depth)
         if site.name == "coin":
             bounds = np.append(bounds, 1.0)
+        elif site.name == "stop":
+            # A node whose mass is 0 may keep a sliver of it, the first and the last included.
+            bounds = np.append(ends, 0.0)
         elif site.name == "draw" and site.depth in tested:
             bounds = np.append(bounds, (0.0, 1.0))
         if np.any(np.abs(bounds - uniform) <= slack):

@@ -1,18 +1,97 @@
-"""`rheo bench`: what the sampler costs."""
+"""`rheo bench`: full models; `rheo bench sampler`: what the sampler costs without any."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
+from click.core import ParameterSource
 
+from rheo.cli.models import TEMPERATURE, model_options, tree_config, tree_options
 from rheo.files import require_writable, write_text
+from rheo.methods import METHODS
+from verify.benchmark.plan import ABLATIONS, AR
 
 
-@click.group()
-def bench() -> None:
-    """Measure what the sampler costs."""
+@click.group(invoke_without_command=True)
+@model_options
+@click.option(
+    "--suite",
+    "suites",
+    multiple=True,
+    default=("humaneval", "mt_bench"),
+    show_default=True,
+    help="humaneval, mt_bench, or a folder with a question.jsonl. May be given several times.",
+)
+@click.option("--methods", default="ar,topk,rrsw,rheo", show_default=True, help=f"Of {AR}, {', '.join(METHODS)}.")
+@click.option("--temperature", type=TEMPERATURE, default=1.0, show_default=True)
+@click.option("--max-new-tokens", type=click.IntRange(1), default=48, show_default=True, help="Of a text.")
+@click.option(
+    "--limit", type=click.IntRange(1), default=2, show_default=True, help="Questions of a suite, spread evenly."
+)
+@click.option("--seeds", type=click.IntRange(1), default=2, show_default=True, help="Texts of a question and method.")
+@click.option(
+    "--contexts",
+    type=click.IntRange(1),
+    default=6,
+    show_default=True,
+    help="Round starts of a question at which all methods draft, for the expected tau.",
+)
+@click.option("--ablations", default="", help=f"Vary these as well: of {', '.join(ABLATIONS)}, or all.")
+@tree_options
+@click.option(
+    "--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write everything here, as it goes on."
+)
+@click.option("--resume", is_flag=True, help="Go on with what the file of --json holds.")
+@click.option(
+    "--reuse",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Take what fits from the file of another run with the same models and machine. May be given several times.",
+)
+@click.pass_context
+def bench(ctx: click.Context, /, **given: Any) -> int | None:
+    """Measure full models: tokens a round, speed-up over autoregressive decoding, expected tau, where the time goes.
+
+    Without options a small run on SmolLM2, which is fetched and converted once. `rheo bench sampler` measures the
+    sampler without any model.
+    """
+    if ctx.invoked_subcommand is not None:
+        foreign = [name for name in given if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT]
+        if foreign:
+            raise click.UsageError(f"{ctx.invoked_subcommand} does not take --{foreign[0].replace('_', '-')}")
+        return None
+    from rheo.cli.model_bench import Request, bench_models
+
+    if given["resume"] and given["json_path"] is None:
+        raise click.UsageError("--resume needs --json")
+    ablations = ",".join(ABLATIONS) if given["ablations"] == "all" else given["ablations"]
+    return bench_models(
+        Request(
+            names={key: given[key] for key in ("target", "draft", "dtype", "device", "limit")},
+            suites=given["suites"],
+            methods=_listed("--methods", given["methods"], (AR, *METHODS)),
+            config=tree_config(given["temperature"], given),
+            max_new_tokens=given["max_new_tokens"],
+            seeds=given["seeds"],
+            contexts=given["contexts"],
+            ablations=_listed("--ablations", ablations, ABLATIONS) if ablations else (),
+            json_path=given["json_path"],
+            resume=given["resume"],
+            reuse=given["reuse"],
+        )
+    )
+
+
+def _listed(option: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    """Names joined by commas, each once; a UsageError naming the one that is not known."""
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    for name in names:
+        if name not in known:
+            raise click.UsageError(f"{option}: no {name or 'empty name'}; there are {', '.join(known)}")
+    return names
 
 
 @bench.command()

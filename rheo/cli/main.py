@@ -14,9 +14,12 @@ _COMMANDS = {
     "verify": "Take cases through every check and give one verdict.",
     "compare": "What a change did to acceptance and verdicts.",
     "audit": "Judge the tokens that an engine emitted, from its traces.",
+    "rescore": "Write the probabilities that an audit needs, for emitted text.",
     "nightly": "Judge a sampler by fresh seeds, night after night.",
     "report": "Turn the JSON of a run into one HTML page.",
     "record": "Turn a real target and draft into a case file.",
+    "train-head": "Train an EAGLE-3 head for a target.",
+    "generate": "Generate text, drafted and verified.",
     "bench": "Measure what the sampler costs.",
 }
 BAD_INPUT, INCONCLUSIVE, INTERRUPTED = 2, 3, 130
@@ -31,7 +34,8 @@ class _Lazy(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
             return None
-        command: click.Command = getattr(importlib.import_module(f"rheo.cli.{name}"), name)
+        key = name.replace("-", "_")
+        command: click.Command = getattr(importlib.import_module(f"rheo.cli.{key}"), key)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reference.methods import METHODS  # rheo.methods has the same, and waits for torch
 from rheo.cli.options import Within
 from rheo.config import LEAST_TEMPERATURE, Config, ConfigError
-from rheo.methods import METHODS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 DTYPES = ("float32", "bfloat16", "float16")
 TEMPERATURE = Within(0, 1 / LEAST_TEMPERATURE)
 METHOD = click.Choice(tuple(METHODS))
-_TREE = ("anchors", "slots", "beam", "depth", "budget", "support")
+TREE_OPTIONS = ("anchors", "slots", "beam", "depth", "budget", "support")
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def tree_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """--anchors, --slots, --beam, --depth, --budget, --support: the paper's values unless given."""
-    for key in reversed(_TREE):
+    for key in reversed(TREE_OPTIONS):
         default = getattr(Config, key)
         command = click.option(f"--{key}", type=int, default=default, show_default=True)(command)
     return command
@@ -70,13 +70,22 @@ def tree_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def tree_config(temperature: float, settings: dict[str, Any]) -> Config:
     """The configuration those options name; a click.UsageError naming the one outside its domain."""
     try:
-        return Config(temperature=temperature, **{key: settings[key] for key in _TREE})
+        return Config(temperature=temperature, **{key: settings[key] for key in TREE_OPTIONS})
     except ConfigError as error:
         raise click.UsageError(f"--{error.key}: {error.reason}") from None
 
 
 def load(target: str, draft: str, dtype: str, device: str) -> Loaded:
     """Load both; a click.ClickException, one line, for whatever is missing or does not fit."""
+    model, tokenizer, drafter = load_only(target, draft, device, dtype)
+    assert drafter is not None
+    return Loaded(model, tokenizer, drafter)
+
+
+def load_only(
+    target: str, draft: str | None, device: str, dtype: str = DTYPES[0]
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, Drafter | None]:
+    """As `load`, where a drafter may not be wanted."""
     import torch
 
     from rheo.models.drafters.loading import load_drafter
@@ -91,7 +100,7 @@ def load(target: str, draft: str, dtype: str, device: str) -> Loaded:
     kind = getattr(torch, dtype)
     try:
         model, tokenizer = load_target(target, kind, where)
-        return Loaded(model, tokenizer, load_drafter(draft, model, kind))
+        return model, tokenizer, None if draft is None else load_drafter(draft, model, kind)
     except (ModelError, OSError) as error:
         raise click.ClickException(" ".join(str(error).split())) from error
 

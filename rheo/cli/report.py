@@ -15,7 +15,7 @@ from rheo.files import require_writable, write_text
     "--output", type=click.Path(dir_okay=False, path_type=Path), help="The page.  [default: RUN.html beside it]"
 )
 def report(run: Path, output: Path | None) -> None:
-    """Draw the JSON that `rheo verify --json` or `rheo audit --json` wrote as one self-contained HTML page."""
+    """Draw the JSON that `rheo verify`, `rheo audit` or `rheo bench` wrote as one self-contained HTML page."""
     try:
         from reports.page import render
         from reports.schema import RunError, load

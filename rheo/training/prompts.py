@@ -1,6 +1,6 @@
-"""Prompts to train on: user turns that the target makes up itself, and functions of Python's library to complete.
+"""Where texts to train on begin: users' turns that the target makes up itself, and functions of Python's library.
 
-None may share a run of words with a prompt that the head is measured on.
+No text may share a run of words with a prompt that the head is measured on.
 """
 
 from __future__ import annotations
@@ -9,20 +9,19 @@ import ast
 import random
 import re
 import sysconfig
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
+from rheo.models.causal import eos_tokens
 from rheo.models.prompts import chat_ids
-from rheo.training.decoding import sample_texts
+from rheo.training.decoding import Turns
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 RUN = 8  # words in a row that two prompts may not have in common
-_TURN_TOKENS = 56
 _CODE_SHARE = 0.3
 _CODE_CHARACTERS = (60, 600)
 _MARK = "\u2063"  # stands where a user's message begins; no template holds it
@@ -56,37 +55,59 @@ def word_runs(text: str) -> set[tuple[str, ...]]:
     return {tuple(words[i : i + RUN]) for i in range(max(1, len(words) - RUN + 1))} if words else set()
 
 
-def training_prompts(
-    model: PreTrainedModel, tokenizer: Any, count: int, eos: Collection[int], seed: int, functions: Sequence[str]
-) -> list[str]:
-    """`count` prompts: a share of the functions, drawn from them, and for the rest turns sampled at T = 1."""
+@dataclass(frozen=True)
+class Start:
+    """Where a conversation begins. ids: token ids. asked: whether the user's first turn is complete."""
+
+    ids: list[int]
+    asked: bool
+
+
+def training_starts(tokenizer: Any, count: int, seed: int, functions: Sequence[str]) -> list[Start]:
+    """`count` starts, shorter ones first: functions to complete, and turns of a user of which the first words stand."""
     choose = random.Random(seed)
     heads = choose.sample(functions, min(len(functions), round(_CODE_SHARE * count)))
     beginnings = choose.choices(_BEGINNINGS, k=count - len(heads))
-    starts = [_turn_start(tokenizer, beginning) for beginning in beginnings]
-    generator = torch.Generator(model.device).manual_seed(seed)
-    texts = sample_texts(model, starts, [1.0] * len(starts), _TURN_TOKENS, eos, generator)
-    turns = [
-        (beginning + tokenizer.decode(text.tokens[text.given :], skip_special_tokens=True)).strip()
-        for beginning, text in zip(beginnings, texts, strict=True)
-    ]
-    prompts = [*heads, *turns]
-    choose.shuffle(prompts)
-    return prompts
+    starts = [Start(chat_ids(tokenizer, head), asked=True) for head in heads]
+    starts += [Start(_turn_start(tokenizer, beginning), asked=False) for beginning in beginnings]
+    return sorted(starts, key=lambda start: len(start.ids))
 
 
-def disjoint(prompts: Iterable[str], forbidden: Collection[tuple[str, ...]]) -> list[str]:
-    """Those of at least three words, none of whose word runs is forbidden."""
-    return [prompt for prompt in prompts if len(prompt.split()) >= 3 and word_runs(prompt).isdisjoint(forbidden)]
+def turns_of(tokenizer: Any, model: PreTrainedModel) -> Turns:
+    """What stands between the turns of a conversation; nothing but the end of a text without a template."""
+    ends = eos_tokens(model)
+    if not tokenizer.chat_template:
+        return Turns(ends, ((), ()))
+    parts = _conversation(tokenizer, ("user", "assistant", "user"))
+    between = [list(tokenizer(part, add_special_tokens=False)["input_ids"]) for part in parts[1:3]]
+    # The turn's last token was sampled already.
+    behind = [tuple(ids[1:] if ids and ids[0] in ends else ids) for ids in between]
+    return Turns(ends, (behind[0], behind[1]))
+
+
+def opening_tokens(tokenizer: Any) -> int:
+    """How many tokens all conversations begin with."""
+    return len(_turn_start(tokenizer, ""))
+
+
+def shares_words(text: str, forbidden: Collection[tuple[str, ...]]) -> bool:
+    """Whether any run of `RUN` words of the text is forbidden."""
+    return not word_runs(text).isdisjoint(forbidden)
 
 
 def _turn_start(tokenizer: Any, beginning: str) -> list[int]:
     """Token ids of a conversation up to the first words of the user's message; those words alone without a template."""
     if not tokenizer.chat_template:
-        return chat_ids(tokenizer, beginning or "\n")
-    message = [{"role": "user", "content": _MARK}]
-    before = tokenizer.apply_chat_template(message, tokenize=False).split(_MARK)[0]
+        return chat_ids(tokenizer, beginning) or [tokenizer.bos_token_id or 0]
+    before = _conversation(tokenizer, ("user",))[0]
     return list(tokenizer(before + beginning, add_special_tokens=False)["input_ids"])
+
+
+def _conversation(tokenizer: Any, roles: Sequence[str]) -> list[str]:
+    """What a template writes before, between and behind the messages of these roles."""
+    messages = [{"role": role, "content": _MARK} for role in roles]
+    written: str = tokenizer.apply_chat_template(messages, tokenize=False)
+    return written.split(_MARK)
 
 
 def _heads(path: Path) -> Iterator[str]:

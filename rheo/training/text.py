@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,33 +17,32 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from rheo.models.prompts import chat_ids
-from rheo.training.decoding import Sampled, sample_texts
-from rheo.training.prompts import disjoint, training_prompts
+from rheo.training.decoding import Sampled, Turns, sample_texts
+from rheo.training.prompts import shares_words, training_starts
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 TEMPERATURES = (1.0, 0.7)
-_PROMPT_TOKENS = 224  # of a longer prompt no text is made
-_TOGETHER = 192  # texts sampled at a time, of prompts about as long as each other
+_TOGETHER = 192  # texts sampled at a time, of starts about as long as each other
+_START = 224  # a longer start is left out
 
 
 @dataclass(frozen=True)
 class TextPlan:
-    """What is sampled. batch: prompts a shard. answer: most tokens of an answer. layers: whose inputs are features."""
+    """What is sampled. batch: texts a shard. length: tokens beyond each start. layers: whose inputs are features."""
 
     seed: int
     batch: int
-    answer: int
+    length: int
     layers: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Shard:
-    """Texts in a row, half precision. tokens: int32 [n]. starts: [t + 1], where each begins. given: [t], prompt tokens.
+    """Texts in a row. tokens: int32 [n]. starts: [t + 1], where each begins. given: [t], tokens of the starts.
 
-    features: [n, 3 d], inputs of three layers. states: [n, d], behind the last norm.
+    features: [n, 3 d], inputs of three layers. states: [n, d], behind the last norm; both as the target computed them.
     """
 
     tokens: Tensor
@@ -51,11 +51,16 @@ class Shard:
     features: Tensor
     states: Tensor
     dropped: int
+    seconds: float
 
-    @property
-    def answered(self) -> int:
-        """Tokens that the target sampled."""
-        return len(self.tokens) - int(self.given.sum())
+
+@dataclass(frozen=True)
+class Tally:
+    """Of one shard: tokens that the target sampled, texts that were dropped, seconds it took."""
+
+    sampled: int
+    dropped: int
+    seconds: float
 
 
 def shard_path(folder: Path, index: int) -> Path:
@@ -71,30 +76,29 @@ def shards(folder: Path) -> Iterator[Path]:
         index += 1
 
 
-def _batched(rows: list[list[int]], size: int) -> Iterator[list[list[int]]]:
-    return (rows[start : start + size] for start in range(0, len(rows), size))
-
-
 def sample_shard(
     model: PreTrainedModel,
     tokenizer: Any,
-    eos: list[int],
+    turns: Turns,
     plan: TextPlan,
     index: int,
     functions: list[str],
     forbidden: set[tuple[str, ...]],
 ) -> Shard:
-    """Prompts, of which those that share words with a benchmark's are dropped, and an answer to each."""
+    """Conversations with the target on both sides; those that share words with a benchmark's prompts are dropped."""
+    started = time.monotonic()
     seed = plan.seed * 1_000_003 + index
-    made = training_prompts(model, tokenizer, plan.batch, eos, seed, functions)
-    allowed = disjoint(made, forbidden)
-    contexts = [ids for prompt in allowed if len(ids := chat_ids(tokenizer, prompt)) <= _PROMPT_TOKENS]
+    made = training_starts(tokenizer, plan.batch, seed, functions)
+    starts = [start for start in made if len(start.ids) <= _START]
     generator = torch.Generator(model.device).manual_seed(seed)
-    texts = []
-    for group in _batched(sorted(contexts, key=len), _TOGETHER):
+    texts: list[Sampled] = []
+    for first in range(0, len(starts), _TOGETHER):
+        group = starts[first : first + _TOGETHER]
+        ids, asked = [start.ids for start in group], [start.asked for start in group]
         heat = [TEMPERATURES[i % len(TEMPERATURES)] for i in range(len(group))]
-        texts += sample_texts(model, group, heat, plan.answer, eos, generator, plan.layers)
-    return _shard(texts, dropped=len(made) - len(allowed))
+        texts += sample_texts(model, ids, asked, heat, plan.length, turns, generator, plan.layers)
+    kept = [text for text in texts if not shares_words(tokenizer.decode(text.tokens), forbidden)]
+    return _shard(kept, len(texts) - len(kept), time.monotonic() - started)
 
 
 def save_shard(path: Path, shard: Shard) -> None:
@@ -103,7 +107,7 @@ def save_shard(path: Path, shard: Shard) -> None:
 
     tensors = {name: getattr(shard, name) for name in ("tokens", "starts", "given", "features", "states")}
     scratch = path.with_suffix(".part")
-    save_file(tensors, scratch, metadata={"rheo": json.dumps({"dropped": shard.dropped})})
+    save_file(tensors, scratch, metadata={"rheo": json.dumps({"dropped": shard.dropped, "seconds": shard.seconds})})
     os.replace(scratch, path)
 
 
@@ -116,13 +120,38 @@ def load_shard(path: Path) -> Shard:
         return Shard(**tensors, **json.loads(opened.metadata()["rheo"]))
 
 
-def _shard(texts: list[Sampled], dropped: int) -> Shard:
+def tally_of(path: Path) -> Tally:
+    """What a shard says of itself."""
+    from safetensors import safe_open
+
+    with safe_open(path, "pt") as opened:
+        given, said = opened.get_tensor("given"), json.loads(opened.metadata()["rheo"])
+    return Tally(sum(text_lengths(path)) - int(given.sum()), said["dropped"], said["seconds"])
+
+
+def read_one(path: Path, name: str) -> Tensor:
+    """One tensor of a shard, without reading the rest."""
+    from safetensors import safe_open
+
+    with safe_open(path, "pt") as opened:
+        tensor: Tensor = opened.get_tensor(name)
+    return tensor
+
+
+def text_lengths(path: Path) -> list[int]:
+    """The tokens of each text of a shard."""
+    lengths: list[int] = read_one(path, "starts").diff().tolist()
+    return lengths
+
+
+def _shard(texts: list[Sampled], dropped: int, seconds: float) -> Shard:
     lengths = torch.tensor([0, *(len(text.tokens) for text in texts)])
     return Shard(
         torch.cat([text.tokens for text in texts]).int(),
         lengths.cumsum(0),
         torch.tensor([text.given for text in texts]),
-        torch.cat([text.features for text in texts]).bfloat16(),
-        torch.cat([text.states for text in texts]).bfloat16(),
+        torch.cat([text.features for text in texts]),
+        torch.cat([text.states for text in texts]),
         dropped,
+        seconds,
     )

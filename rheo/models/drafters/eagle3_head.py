@@ -96,16 +96,22 @@ class _Attention(nn.Module):
         self.o_proj = nn.Linear(size, shape.hidden, bias=False)
 
     def forward(self, both: Tensor, positions: Tensor, mask: Tensor, kv: Any) -> Tensor:
-        def by_head(states: Tensor) -> Tensor:
-            return states.view(*states.shape[:-1], -1, self.shape.head_dim).transpose(1, 2)
-
-        query, key = (self._rotate(by_head(project(both)), positions) for project in (self.q_proj, self.k_proj))
-        keys, values = kv.update(key, by_head(self.v_proj(both)), 0)
+        query, key, value = self.project(both, positions)
+        keys, values = kv.update(key, value, 0)
         groups = self.shape.heads // self.shape.kv_heads
         keys, values = keys.repeat_interleave(groups, 1), values.repeat_interleave(groups, 1)
         mixed = functional.scaled_dot_product_attention(query, keys, values, attn_mask=mask)
         out: Tensor = self.o_proj(mixed.transpose(1, 2).flatten(-2))
         return out
+
+    def project(self, both: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries [N, heads, w, head_dim], keys and values [N, kv_heads, w, head_dim] at positions [N, w]."""
+
+        def by_head(states: Tensor) -> Tensor:
+            return states.view(*states.shape[:-1], -1, self.shape.head_dim).transpose(1, 2)
+
+        query, key = (self._rotate(by_head(project(both)), positions) for project in (self.q_proj, self.k_proj))
+        return query, key, by_head(self.v_proj(both))
 
     def _rotate(self, states: Tensor, positions: Tensor) -> Tensor:
         """Rotary positions [N, w] on states [N, heads, w, head_dim]; dimensions i and i + half turn together."""

@@ -1,0 +1,137 @@
+"""`rheo bench` without a subcommand: full models."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rheo.cli.models import Loaded, load
+from rheo.config import Config
+from rheo.files import require_writable, write_text
+
+if TYPE_CHECKING:
+    from verify.benchmark.plan import Plan, Question
+    from verify.benchmark.texts import Models
+
+_BETWEEN_SAVES = 10.0  # seconds
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for on the command line. names: target, draft, dtype, device, limit."""
+
+    names: dict[str, Any]
+    suites: tuple[str, ...]
+    methods: tuple[str, ...]
+    config: Config
+    max_new_tokens: int
+    seeds: int
+    contexts: int
+    ablations: tuple[str, ...]
+    json_path: Path | None
+    resume: bool
+    reuse: tuple[Path, ...]
+
+
+def bench_models(request: Request) -> int:
+    """Run what has no result yet and show all figures; the exit status. An interrupt keeps what was finished."""
+    from reports.console_bench import model_tables, work_bar
+    from verify.benchmark.machine import machine, versions
+    from verify.benchmark.plan import units
+    from verify.benchmark.run import BenchError, document, earlier, run, settings
+
+    if request.json_path is not None:
+        require_writable(request.json_path)
+    names = request.names
+    plan, models = _loaded(request)
+    about = machine(models.target.device)
+    head = {"settings": settings(plan, names), "versions": versions(), "machine": about}
+    records: dict[str, Any] = {}
+    seconds = 0.0
+    try:
+        for path in request.reuse:
+            records |= earlier(path, head)[0]
+        if request.resume and request.json_path is not None and request.json_path.exists():
+            own, seconds = earlier(request.json_path, head)
+            records |= own
+    except BenchError as error:
+        raise click.ClickException(str(error)) from None
+    wanted = {unit.key: unit for unit in units(plan)}
+    records = {key: record for key, record in records.items() if key in wanted}
+    began = saved = time.monotonic()
+    complete = True
+
+    def written(complete: bool) -> dict[str, Any]:
+        record = document(plan, head, records, round(seconds + time.monotonic() - began, 1), complete)
+        if request.json_path is not None:
+            write_text(request.json_path, json.dumps(record, indent=1, allow_nan=False) + "\n")
+        return record
+
+    try:
+        with work_bar(sum(unit.weight for unit in wanted.values())) as moved:
+            for unit, record in run(models, plan, records):
+                records[unit.key] = record
+                moved(
+                    sum(wanted[key].weight for key in records), f"{unit.suite} {unit.question.identifier} {unit.kind}"
+                )
+                if time.monotonic() - saved > _BETWEEN_SAVES:
+                    written(False)
+                    saved = time.monotonic()
+    except BenchError as error:
+        raise click.ClickException(str(error)) from None
+    except KeyboardInterrupt:
+        complete = False
+    model_tables(written(complete), on_stderr=request.json_path is not None)
+    if not complete:
+        raise KeyboardInterrupt
+    return 0
+
+
+def _loaded(request: Request) -> tuple[Plan, Models]:
+    """The models, and the plan with its questions as token ids."""
+    from verify.benchmark.plan import Plan
+    from verify.benchmark.texts import Models
+
+    names = request.names
+    loaded = load(names["target"], names["draft"], names["dtype"], names["device"])
+    suites: dict[str, tuple[Question, ...]] = {}
+    for given in request.suites:
+        name, questions = _suite(given, names["limit"], loaded)
+        if name in suites:
+            raise click.UsageError(f"--suite: two are called {name}")
+        suites[name] = questions
+    vocab = loaded.model.config.get_text_config().vocab_size
+    plan = Plan(
+        suites,
+        request.methods,
+        request.config,
+        request.max_new_tokens,
+        request.seeds,
+        request.contexts,
+        request.ablations,
+        vocab,
+    )
+    ends: Any = getattr(loaded.model.generation_config, "eos_token_id", None)
+    eos = frozenset([] if ends is None else ends if isinstance(ends, list) else [ends])
+    return plan, Models(loaded.model, loaded.drafter, eos)
+
+
+def _suite(given: str, limit: int, loaded: Loaded) -> tuple[str, tuple[Question, ...]]:
+    """`limit` questions spread evenly over a suite: neighbours are of one kind. Of several turns the first is asked."""
+    from rheo.models.prompts import PromptError, chat_ids, load_suite
+    from rheo.models.smollm2 import ModelError
+    from verify.benchmark.plan import Question
+
+    try:
+        prompts = load_suite(given)
+    except (PromptError, ModelError) as error:
+        raise click.ClickException(str(error)) from None
+    count = min(limit, len(prompts))
+    chosen = [prompts[i * len(prompts) // count] for i in range(count)]
+    questions = tuple(Question(p.identifier, tuple(chat_ids(loaded.tokenizer, p.turns[0]))) for p in chosen)
+    return chosen[0].suite, questions

@@ -1,0 +1,164 @@
+"""`rheo train-head`: an EAGLE-3 head for a target, from nothing but the target."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rheo.cli.models import DTYPES, quieten_transformers
+from rheo.cli.options import Within
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+
+@click.command("train-head")
+@click.option("--target", default="smollm2", show_default=True, help="smollm2, a model folder or a hub name.")
+@click.option("--output", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder for the head.")
+@click.option(
+    "--work",
+    type=click.Path(file_okay=False, path_type=Path),
+    required=True,
+    help="Folder for text and checkpoint, about 8 bytes x width of the target for every token; a run goes on from it.",
+)
+@click.option("--tokens", type=click.IntRange(1), default=2_000_000, show_default=True, help="To sample, at least.")
+@click.option("--length", type=click.IntRange(2), default=384, show_default=True, help="Of a text, beyond its start.")
+@click.option("--texts", type=click.IntRange(1), default=384, show_default=True, help="Sampled per shard of text.")
+@click.option("--vocab", type=click.IntRange(2), default=16_384, show_default=True, help="Tokens the head knows.")
+@click.option("--inner", type=click.IntRange(1), help="Width of the head's MLP.  [default: the target's]")
+@click.option("--steps", type=click.IntRange(1), default=4, show_default=True, help="Self-conditioned steps.")
+@click.option("--epochs", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--batch", type=click.IntRange(1), default=2048, show_default=True, help="Tokens an optimiser step.")
+@click.option("--rate", type=Within(0, min_open=True), default=1e-3, show_default=True, help="Highest learning rate.")
+@click.option("--weight-decay", type=Within(0), default=0.05, show_default=True)
+@click.option(
+    "--overlap", type=Within(0), default=1.0, show_default=True, help="Weight of 1 - overlap beside cross-entropy."
+)
+@click.option(
+    "--share", type=Within(0, 1, min_open=True), default=0.5, show_default=True, help="Positions learned, step 2 on."
+)
+@click.option("--exclude", multiple=True, help="Further suites that no text may share words with.")
+@click.option("--limit", type=click.IntRange(1), default=40, show_default=True, help="Held-out prompts per suite.")
+@click.option("--dtype", type=click.Choice(DTYPES), default="bfloat16", show_default=True, help="Of the sampling.")
+@click.option("--device", default="cpu", show_default=True)
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
+def train_head(target: str, output: Path, work: Path, dtype: str, device: str, **settings: Any) -> None:
+    """Train an EAGLE-3 head for a target.
+
+    The target samples conversations with itself, at temperatures 1 and 0.7; a head learns its distributions there;
+    both are measured on answers to HumanEval and MT-Bench prompts, none of which shares eight words in a row with the
+    text. An interrupted run goes on where it was.
+    """
+    from rheo.models.prompts import PromptError
+    from rheo.models.smollm2 import ModelError
+
+    quieten_transformers()
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        work.mkdir(parents=True, exist_ok=True)
+        _train(target, output, work, dtype, device, settings)
+    except (ModelError, PromptError) as error:
+        raise click.ClickException(" ".join(str(error).split())) from error
+
+
+def _train(target: str, output: Path, work: Path, dtype: str, device: str, settings: dict[str, Any]) -> None:
+    import torch
+
+    from rheo.models.prompts import load_suite
+    from rheo.models.smollm2 import load_target
+    from rheo.training.decoding import use_grouped_attention
+    from rheo.training.export import parameters, save_head
+    from rheo.training.fit import FitPlan, Teacher, fit
+    from rheo.training.held_out import held_out
+    from rheo.training.measure import agreement
+    from rheo.training.prompts import library_functions, opening_tokens, turns_of, word_runs
+    from rheo.training.start import embedding_pair, new_head, vocabulary
+    from rheo.training.text import TextPlan, sample_shard, save_shard, shard_path, tally_of
+
+    measured = {name: load_suite(name) for name in ("humaneval", "mt_bench")}
+    suites = [*measured.values(), *(load_suite(name) for name in settings["exclude"])]
+    forbidden = {run for prompts in suites for prompt in prompts for turn in prompt.turns for run in word_runs(turn)}
+    model, tokenizer = load_target(target, getattr(torch, dtype), device)
+    use_grouped_attention(model)
+    config = model.config.get_text_config()
+    layers = (2, config.num_hidden_layers // 2, config.num_hidden_layers - 3)
+    turns = turns_of(tokenizer, model)
+    plan = TextPlan(settings["seed"], settings["texts"], settings["length"], layers)
+    functions = library_functions()
+    with _bar() as bar:
+        paths: list[Path] = []
+        made = dropped = 0
+        spent = 0.0
+        task = bar.add_task("sampling text", total=settings["tokens"])
+        while made < settings["tokens"]:
+            path = shard_path(work, len(paths))
+            if not path.is_file():
+                save_shard(path, sample_shard(model, tokenizer, turns, plan, len(paths), functions, forbidden))
+            tally = tally_of(path)
+            paths.append(path)
+            made, dropped, spent = made + tally.sampled, dropped + tally.dropped, spent + tally.seconds
+            bar.update(task, completed=made)
+        model, _ = load_target(target, torch.float32, device)
+        known, covered = vocabulary(paths, min(settings["vocab"], config.vocab_size), config.vocab_size)
+        head = new_head(model, known, settings["inner"] or config.intermediate_size, settings["seed"]).to(device)
+        embeddings, matrix = (weights.weight.detach() for weights in embedding_pair(model))
+        kind = getattr(torch, dtype)
+        teacher = Teacher(embeddings, matrix[torch.tensor(known, device=device)].to(kind))
+        chosen = {
+            key: settings[key] for key in ("epochs", "batch", "steps", "rate", "weight_decay", "overlap", "share")
+        }
+        fit_plan = FitPlan(seed=settings["seed"], opening=opening_tokens(tokenizer), **chosen)
+        task = bar.add_task("fitting", total=None)
+
+        def show(progress: Any) -> None:
+            overlaps = " ".join(f"{value:.3f}" for value in progress.overlaps)
+            text = f"fitting, loss {progress.loss:.3f}, overlap {overlaps}"
+            bar.update(task, total=progress.total, completed=progress.done, description=text)
+
+        fitted = fit(head, teacher, paths, fit_plan, work / "fit.pt", kind != torch.float32, show)
+        measuring = time.monotonic()
+        use_grouped_attention(model)
+        found = {}
+        for name, prompts in measured.items():
+            batches = held_out(model, tokenizer, prompts[: settings["limit"]], 128, turns, layers, settings["seed"])
+            task = bar.add_task(f"measuring on {name}", total=None)
+            found[name] = asdict(agreement(head, embeddings, matrix, batches))
+            bar.remove_task(task)
+    record = {
+        "target": target,
+        "settings": settings | {"dtype": dtype, "device": device},
+        "text": {"shards": len(paths), "tokens": made, "dropped": dropped, "covered": covered},
+        "parameters": parameters(head),
+        "held_out": found,
+        "seconds": {"text": spent, "fit": fitted, "measure": time.monotonic() - measuring},
+        "versions": {name: metadata.version(name) for name in ("rheosampling", "torch", "transformers")},
+    }
+    save_head(output, head, record)
+    for name, figures in found.items():
+        overlap, top1 = figures["overlap"][0], figures["top1"][0]
+        click.echo(f"{name}: overlap {overlap:.3f}, top-1 {top1:.3f} at step 1, over {figures['positions']} tokens")
+
+
+@contextmanager
+def _bar() -> Iterator[Progress]:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as bar:
+        yield bar

@@ -1,0 +1,366 @@
+"""The benchmark of full models: its expectations are exact, its baseline is greedy where it should be, and a run that
+was stopped comes to the same figures."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from reference.methods import METHODS as REFERENCE
+from reference.methods import PAPER
+from rheo.cli import model_bench
+from rheo.cli.models import Loaded
+from rheo.config import Config
+from rheo.decoding import Sampler, play_round
+from rheo.methods import METHODS
+from rheo.models import target as target_module
+from rheo.models.generation import Limits, generate
+from rheo.uniforms import draw_uniforms
+from tests.conftest import Rheo
+from tests.tiny_models import CONFIG, PROMPTS, VOCAB, keep_a_stale_row, skipping, tiny_target
+from verify.benchmark import depth_one, expected, stats
+from verify.benchmark import run as run_module
+from verify.benchmark.autoregressive import NoDrafter, play_token
+from verify.benchmark.clock import Seconds, Watched, split
+from verify.benchmark.floor import numeric_floor
+from verify.benchmark.plan import ABLATIONS, Plan, Question, units, variants
+from verify.benchmark.texts import Models, target_law
+from verify.cases import Case
+from verify.laws import classes_of, compose, draft_of, exact_stops, target_of
+from verify.random_toys import random_toy
+from verify.torch_law import expected_tree
+from verify.torch_toys import ToyPair, automaton
+from verify.transport import bound, node_acceptance, slot_plan
+
+pytestmark = pytest.mark.model
+
+EXPECTED = [name for name, method in METHODS.items() if method.rule in expected.REACH]
+SMALL = Config(anchors=1, slots=3, beam=2, depth=2, budget=5, support=None, temperature=Fraction(1))
+METHOD_NAMES = ("ar", "topk", "rrsw", "rheo")
+QUESTIONS = tuple(Question(f"q{i}", tuple(prompt)) for i, prompt in enumerate(PROMPTS))
+PLAN = Plan(
+    suites={"a": QUESTIONS, "b": QUESTIONS[:2]},
+    methods=METHOD_NAMES,
+    config=replace(CONFIG, temperature=1.0),
+    max_new_tokens=12,
+    seeds=2,
+    contexts=2,
+    ablations=ABLATIONS,
+    vocab=VOCAB,
+)
+
+
+@pytest.fixture(scope="module")
+def models() -> Models:
+    target = tiny_target()
+    return Models(target, skipping(target))
+
+
+def played(case: Case, method: str, count: int) -> Any:
+    """Trees, paths and the target's distributions of `count` rounds on a toy."""
+    pair = ToyPair(automaton(case.toy, torch.float64), torch.zeros(count, dtype=torch.int64))
+    sampler = Sampler(case.config, METHODS[method])
+    tree, path = play_round(sampler, pair, draw_uniforms(case.config, range(count)))
+    return tree, path, target_law(sampler, pair.target(tree))
+
+
+@pytest.mark.parametrize("kind", ["any", "ties", "zeros", "equal", "disjoint", "peaked"])
+@pytest.mark.parametrize("method", EXPECTED)
+def test_expected_tokens_given_a_tree_are_those_of_exact_enumeration(method: str, kind: str) -> None:
+    seen = 0
+    for change in ({}, {"anchors": 0}, {"anchors": 2, "slots": 4}, {"temperature": Fraction(1, 2)}, {"temperature": 0}):
+        case = Case(kind, random_toy(5, 5, 2, kind), replace(SMALL, **change))
+        tree, _, p = played(case, method, 200)
+        tokens = expected.tokens(tree, expected.REACH[METHODS[method].rule](tree, p))
+        stops = exact_stops(target_of(case), REFERENCE[method].rule)
+        classes = classes_of(draft_of(case), case.config, REFERENCE[method])
+        exact = {expected_tree(c.result): compose([(1, c.result)], stops).accepted + 1 for c in classes}
+        for row, value in enumerate(tokens.tolist()):
+            columns = (tree.tokens[row].tolist(), tree.parents[row].tolist(), tree.slots[row].tolist())
+            places = zip(*columns, tree.occupied[row].tolist(), strict=True)
+            key = tuple((token, parent, slot) for token, parent, slot, there in places if there)
+            if key in exact:  # a probe that was never popped is named by its first token there
+                assert value == pytest.approx(float(exact[key]), abs=1e-9)
+                seen += 1
+    assert seen >= 200
+
+
+@pytest.mark.parametrize("method", EXPECTED)
+def test_expected_tokens_are_the_mean_of_sampled_ones_at_every_depth(method: str) -> None:
+    case = Case("any", random_toy(8, 8, 3, "any"), Config(1, 4, 3, 3, 9, 6, 1.0))
+    tree, path, p = played(case, method, 20_000)
+    reach = expected.REACH[METHODS[method].rule](tree, p)
+    for depth, share in enumerate(expected.by_depth(tree, reach, 3).T):
+        excess = (path.lengths > depth).double() - share
+        assert abs(excess.mean()) <= 5 * excess.std() / len(excess) ** 0.5
+    assert expected.by_depth(tree, reach, 3)[:, 1:].sum(-1).allclose(expected.tokens(tree, reach) - 1)
+
+
+@pytest.mark.parametrize("anchors", [0, 1, 2])
+@pytest.mark.parametrize("seed", range(6))
+def test_acceptance_at_one_node_and_its_bound_are_those_of_exact_transport(seed: int, anchors: int) -> None:
+    toy = random_toy(seed, 7, 0, ("any", "ties", "peaked")[seed % 3])
+    config = Config(anchors, 4, 1, 1, 4, 6, Fraction(1))
+    weights = toy.draft.exact(())
+    case = Case("node", toy, config)
+    p = target_of(case)(())
+    for name in PAPER:
+        method = METHODS[name]
+        tree, _, rows = played(case, name, 1)
+        node = depth_one.Node(rows[0, 0][tree.support[0, 0]], tree.tail_law[0, 0], tree.anchors, config.slots)
+        exact = node_acceptance(p, weights, config, REFERENCE[name])
+        assert depth_one.ACCEPTANCE[method.rule](node) == pytest.approx(float(exact), abs=1e-12)
+        if len(node.law):
+            plan = slot_plan(weights, config, REFERENCE[name])
+            assert depth_one.bound(node) == pytest.approx(float(bound(p, plan)), abs=1e-12)
+
+
+def test_the_baseline_emits_what_transformers_generates_greedily(models: Models) -> None:
+    greedy = Sampler(replace(CONFIG, temperature=0), METHODS["topk"])
+    target: Any = models.target
+    for prompt in PROMPTS:
+        rounds = list(generate(target, NoDrafter(), greedy, [prompt], [1], Limits(20), play=play_token))
+        out = target.generate(torch.tensor([prompt]), do_sample=False, max_new_tokens=20, pad_token_id=0)
+        assert [done.tokens[0] for done in rounds] == [[token] for token in out[0, len(prompt) :].tolist()]
+
+
+def test_the_baseline_draws_as_a_round_of_point_masses_does(models: Models) -> None:
+    sampler = Sampler(replace(CONFIG, temperature=1.0), METHODS["topk"])
+    for seed in range(8):
+        first = [
+            next(generate(models.target, drafter, sampler, [PROMPTS[2]], [seed], Limits(1), play=play)).tokens
+            for drafter, play in ((NoDrafter(), play_token), (models.drafter, None))
+        ]
+        assert first[0] == first[1]
+
+
+def test_the_baseline_reads_one_token_a_round_and_keeps_its_cache(models: Models) -> None:
+    fed: list[int] = []
+    hook = models.target.register_forward_pre_hook(
+        lambda _, __, kwargs: fed.append(kwargs["input_ids"].shape[1]), with_kwargs=True
+    )
+    sampler = Sampler(replace(CONFIG, temperature=1.0), METHODS["topk"])
+    list(generate(models.target, NoDrafter(), sampler, [PROMPTS[0]], [1], Limits(6), play=play_token))
+    hook.remove()
+    assert fed == [len(PROMPTS[0]) - 1, *[1] * 6]
+
+
+def test_methods_take_turns_question_by_question_and_each_is_first_as_often() -> None:
+    texts = [unit for unit in units(PLAN) if unit.kind == "text"]
+    blocks = [texts[i : i + 4] for i in range(0, len(texts), 4)]
+    for block in blocks:
+        assert {unit.method for unit in block} == set(METHOD_NAMES)
+        assert len({(unit.suite, unit.question.identifier, unit.seed, unit.stream) for unit in block}) == 1
+    firsts = Counter(block[0].method for block in blocks)
+    assert max(firsts.values()) - min(firsts[name] for name in METHOD_NAMES) <= 1
+    assert [block[0].suite for block in blocks[:4]] == ["a", "b", "a", "b"]
+    assert len({unit.key for unit in units(PLAN)}) == len(list(units(PLAN)))
+    assert len({unit.stream for unit in texts}) == len(blocks)
+
+
+def test_ablations_hold_the_runs_own_value_and_leave_out_what_means_nothing() -> None:
+    by_name = {variant.name: variant for variant in variants(PLAN, 1.0)}
+    assert next(iter(by_name)) == "base"
+    assert set(by_name) == {
+        "base", "support=full", "anchors=0", "anchors=2", "anchors=3", "budget=15", "budget=31", "budget=59",
+    }  # fmt: skip
+    assert by_name["anchors=0"].methods == ("rrsw", "rheo")
+    assert by_name["budget=15"].methods == ("topk", "rrsw", "rheo")
+    assert [variant.name for variant in variants(PLAN, 0.3)] == ["base"]
+
+
+def test_times_are_split_between_the_models_and_the_sampler() -> None:
+    times = iter([1.0, 2.0, 10.0, 11.0, 20.0, 25.0])
+    pair: Any = SimpleNamespace(draft=lambda frontier: torch.zeros(1), target=lambda tree: torch.ones(1))
+    watched = Watched(pair, lambda: next(times))
+    frontiers: Any = [SimpleNamespace(previous=None), SimpleNamespace(previous=1)]
+    for frontier in frontiers:
+        watched.draft(frontier)
+    watched.target(frontiers[0])
+    assert split(watched, 0.5, 27.5) == Seconds(draft=2.0, verify=5.0, sampling=20.0)
+
+
+def test_a_speed_up_is_a_ratio_of_rates_whose_interval_pairs_prompts() -> None:
+    slow = {0: (10.0, 1.0), 1: (10.0, 2.0), 2: (30.0, 2.0)}
+    fast = {prompt: (tokens, seconds / 3) for prompt, (tokens, seconds) in slow.items()}
+    ratio, around = stats.speedup([fast, fast], [slow, slow])
+    assert ratio == pytest.approx(3)
+    assert around == pytest.approx([3, 3])
+    fast[1] = (10.0, 1.0)
+    _, around = stats.speedup([fast], [slow])
+    assert around is not None
+    assert around[0] < around[1]
+    assert stats.speedup([{0: (1.0, 1.0)}], [{0: (1.0, 2.0)}]) == (2.0, None)
+
+
+def test_the_numeric_floor_is_low_and_shows_a_stale_cache(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = numeric_floor(models, PLAN, "rheo", PROMPTS[0], 1)
+    assert found["tokens"] == 12
+    assert found["largest"] < 1e-4
+    monkeypatch.setattr(target_module, "keep", keep_a_stale_row)
+    assert numeric_floor(models, replace(PLAN, max_new_tokens=40), "rheo", PROMPTS[0], 1)["largest"] > 1e-2
+
+
+class Letters:
+    """A tokenizer of single characters."""
+
+    chat_template = None
+
+    def __call__(self, text: str) -> dict[str, list[int]]:
+        return {"input_ids": [ord(letter) % VOCAB for letter in text]}
+
+
+@pytest.fixture
+def bench(rheo: Rheo, monkeypatch: pytest.MonkeyPatch, models: Models, tmp_path: Path) -> Any:
+    """`rheo bench` on the tiny pair, a suite of two questions and a small tree, with further arguments."""
+    loaded: Any = Loaded(models.target, Letters(), models.drafter)  # type: ignore[arg-type]
+    monkeypatch.setattr(model_bench, "load", lambda *_: loaded)
+    suite = tmp_path / "tiny"
+    suite.mkdir()
+    rows = [json.dumps({"question_id": i, "turns": [f"question {i}", "more"]}) for i in range(4)]
+    (suite / "question.jsonl").write_text("\n".join(rows))
+    tree = ["--slots", 4, "--beam", 3, "--depth", 3, "--budget", 8, "--support", 16]
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        return rheo("bench", "--suite", suite, "--max-new-tokens", 8, "--contexts", 2, *tree, *arguments)
+
+    return run
+
+
+def untimed(record: Any) -> Any:
+    """A result without what is measured by a clock."""
+    if isinstance(record, dict):
+        return {key: untimed(value) for key, value in record.items() if key != "timed"}
+    return record
+
+
+def test_a_run_that_was_stopped_goes_on_to_the_same_figures(
+    bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, parts = tmp_path / "whole.json", tmp_path / "parts.json"
+    assert bench("--json", whole)[0] == 0
+    carried_out, count = run_module._carried_out, [0]
+
+    def stopping(*arguments: Any) -> Any:
+        count[0] += 1
+        if count[0] == 7:
+            raise KeyboardInterrupt
+        return carried_out(*arguments)
+
+    monkeypatch.setattr(run_module, "_carried_out", stopping)
+    status, out, err = bench("--json", parts)
+    assert (status, out) == (130, "")
+    assert "these are the figures of what was finished" in err
+    stopped = json.loads(parts.read_text())
+    assert (len(stopped["units"]), stopped["complete"]) == (6, False)
+    assert bench("--json", parts, "--resume")[0] == 0
+    first, second = json.loads(whole.read_text()), json.loads(parts.read_text())
+    assert second["complete"]
+    assert count[0] == 1 + len(first["units"])
+    assert untimed(first["units"]) == untimed(second["units"])
+    starts = [record["starts"] for record in first["units"].values() if "starts" in record]
+    assert all(start >= 4 * i for each in starts for i, start in enumerate(each))  # spread over the text
+    assert max(map(len, starts)) == 2
+    assert {unit: second["units"][unit] for unit in stopped["units"]} == stopped["units"]
+    for section in ("expected", "acceptance", "floor", "depth_one"):
+        assert first["summary"][section] == second["summary"][section]
+    assert [row["tau"] for row in first["summary"]["table"]] == [row["tau"] for row in second["summary"]["table"]]
+    # Finished: nothing is left to run.
+    assert bench("--json", parts, "--resume")[0] == 0
+    assert count[0] == 1 + len(first["units"])
+
+
+def test_another_run_lends_what_fits_and_no_more(bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small, large = tmp_path / "small.json", tmp_path / "large.json"
+    assert bench("--seeds", 1, "--limit", 1, "--methods", "ar,topk", "--json", small)[0] == 0
+    done = json.loads(small.read_text())["units"]
+    carried_out, seen = run_module._carried_out, []
+
+    def noting(models: Models, plan: Plan, unit: Any) -> Any:
+        seen.append(unit.key)
+        return carried_out(models, plan, unit)
+
+    monkeypatch.setattr(run_module, "_carried_out", noting)
+    arguments = ("--seeds", 1, "--limit", 2, "--methods", "ar,topk", "--reuse", small)
+    assert bench(*arguments, "--json", large)[0] == 0
+    every = json.loads(large.read_text())["units"]
+    assert not set(done) & set(seen)
+    assert {key: every[key] for key in done} == done
+    assert set(every) == set(done) | set(seen)
+    for other in (("--depth", 2), ("--max-new-tokens", 9)):
+        status, _, err = bench(*arguments, *other)
+        assert status == 2
+        assert "of another run: its" in err
+        assert len(err.splitlines()) == 1
+
+
+def keys(record: Any) -> Any:
+    """The keys of a document by section, methods and other names aside."""
+    if isinstance(record, list):
+        return keys(record[0]) if record else None
+    if isinstance(record, dict):
+        named = {"units", "methods", "differences", "versions"}
+        return {key: None if key in named else keys(value) for key, value in record.items()}
+    return None
+
+
+def test_the_documented_example_has_the_keys_of_a_real_run_and_the_terminal_shows_it(
+    bench: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.json"
+    arguments = ("--ablations", "all", "--limit", 2, "--seeds", 1, "--max-new-tokens", 4)
+    status, out, err = bench(*arguments, "--json", path)
+    assert (status, out) == (0, "")
+    example = json.loads((Path(__file__).parent / "data" / "bench.json").read_text())
+    real = json.loads(path.read_text())
+    assert keys(real) == keys(example)
+    for title in ("expected tau at the same round starts", "expected tau by support", "numeric floor", "T = 1"):
+        assert title in err
+
+
+def test_a_long_run_without_a_file_prints_its_figures(bench: Any) -> None:
+    status, out, err = bench("--methods", "ar,rheo", "--seeds", 1, "--limit", 1)
+    assert (status, err) == (0, "")
+    assert "rheo" in out
+    assert "speed-up" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--methods", "ar,nonsense"), "--methods: no nonsense"),
+        (("--methods", ""), "--methods: no empty name"),
+        (("--ablations", "size"), "--ablations: no size"),
+        (("--resume",), "--resume needs --json"),
+        (("--anchors", "9"), "--anchors: must be less than slots"),
+        (("--suite", "/nowhere"), "/nowhere: neither a suite"),
+        (("--json", "/no/x"), "/no: no such folder"),
+        (("--reuse", __file__), "no result of rheo bench"),
+        (("--temperature", "nan"), "nan is no number"),
+    ],
+)
+def test_bad_options_are_one_line(bench: Any, arguments: tuple[str, ...], message: str) -> None:
+    status, out, err = bench(*arguments)
+    assert (status, out) == (2, "")
+    assert len(err.splitlines()) == 1
+    assert message in err
+
+
+def test_a_question_that_does_not_fit_is_named(bench: Any, tmp_path: Path) -> None:
+    (tmp_path / "tiny" / "question.jsonl").write_text(json.dumps({"question_id": 7, "turns": ["x" * 600]}))
+    status, _, err = bench()
+    assert status == 2
+    assert "tiny, question 7: prompt 0 has 600 tokens" in err
+
+
+def test_options_of_full_models_are_refused_before_a_subcommand(rheo: Rheo) -> None:
+    status, _, err = rheo("bench", "--limit", 3, "sampler")
+    assert (status, err) == (2, "rheo: sampler does not take --limit\n")

@@ -1,0 +1,1 @@
+"""A benchmark of full models: what is run, in which order, and what is made of it."""

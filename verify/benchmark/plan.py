@@ -1,0 +1,160 @@
+"""What a benchmark runs, in an order in which a drift of the machine meets all methods alike."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from rheo.config import Config
+from rheo.growths import GROWTHS
+from rheo.methods import METHODS
+
+AR = "ar"
+ABLATIONS = ("support", "anchors", "temperature", "budget")
+_VALUES: dict[str, tuple[float | None, ...]] = {
+    "support": (128, 1024, 8192, None),
+    "anchors": (0, 1, 2, 3, 4),
+    "temperature": (0.0, 0.3, 0.6, 1.0),
+    "budget": (15, 31, 59),
+}
+BASE = "base"
+
+
+@dataclass(frozen=True)
+class Question:
+    """A prompt as token ids, and its name in its suite."""
+
+    identifier: str
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """suites: name to questions. methods: names of METHODS, and `ar`. config: the temperature included. seeds: how
+    many. contexts: round starts a question at which all methods draft. vocab: the target's."""
+
+    suites: Mapping[str, tuple[Question, ...]]
+    methods: tuple[str, ...]
+    config: Config
+    max_new_tokens: int
+    seeds: int
+    contexts: int
+    ablations: tuple[str, ...]
+    vocab: int
+
+    @property
+    def drafted(self) -> tuple[str, ...]:
+        """The methods that draft."""
+        return tuple(name for name in self.methods if name != AR)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One piece of work: the text of one method, the expected tokens of all of them along one text (`contexts`), or
+    the numeric floor on one text. method: whose, or a name for several. weight: about how many forwards it takes."""
+
+    kind: str
+    suite: str
+    question: Question
+    method: str
+    seed: int
+    temperature: float
+    weight: int
+
+    @property
+    def key(self) -> str:
+        """Its name among the results; what else it depends on is in the settings."""
+        parts = (self.kind, self.suite, self.question.identifier, self.method, self.seed, f"T={self.temperature:g}")
+        return "/".join(map(str, parts))
+
+    @property
+    def stream(self) -> int:
+        """The seed of its request, 64 bits: the same for all methods, another for every question."""
+        name = f"{self.kind}/{self.suite}/{self.question.identifier}/{self.seed}"
+        return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8])
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A configuration to draft with at a context: the plan's own (`base`), or one with another value."""
+
+    name: str
+    config: Config
+    methods: tuple[str, ...]
+
+    @property
+    def groups(self) -> list[tuple[str, ...]]:
+        """Its methods by growth: those of one draft the same tree."""
+        growths = dict.fromkeys(METHODS[name].growth for name in self.methods)
+        return [tuple(name for name in self.methods if METHODS[name].growth is growth) for growth in growths]
+
+
+def units(plan: Plan) -> Iterator[Unit]:
+    """Suites take turns question by question; on a question every method has its turn, another one first each time."""
+    longest = max(len(questions) for questions in plan.suites.values())
+    temperature = float(plan.config.temperature)
+    turn = 0
+    for seed in range(plan.seeds):
+        for index in range(longest):
+            for suite, questions in plan.suites.items():
+                if index >= len(questions):
+                    continue
+                question = questions[index]
+                for place in range(len(plan.methods)):
+                    name = plan.methods[(turn + place) % len(plan.methods)]
+                    yield Unit("text", suite, question, name, seed, temperature, plan.max_new_tokens)
+                turn += 1
+                if seed == 0 and plan.drafted:
+                    yield _contexts(plan, suite, question, temperature)
+                    if index == 0:
+                        yield Unit("floor", suite, question, plan.drafted[-1], 0, temperature, 2 * plan.max_new_tokens)
+    for other in values(plan, "temperature") if plan.drafted else ():
+        for suite, questions in plan.suites.items():
+            for question in questions:
+                if other is not None and other != temperature:
+                    yield _contexts(plan, suite, question, other)
+
+
+def variants(plan: Plan, temperature: float) -> list[Variant]:
+    """What is drafted at every context of one temperature; ablations but the temperature's at the plan's own."""
+    base = Variant(BASE, replace(plan.config, temperature=temperature), plan.drafted)
+    found = [base]
+    if temperature != float(plan.config.temperature):
+        return found
+    for key in plan.ablations:
+        # Top-K draws nothing: anchors mean nothing to it, and its few likeliest tokens are in every support.
+        drawing = tuple(n for n in plan.drafted if METHODS[n].growth is not GROWTHS["topk"])
+        methods = plan.drafted if key == "budget" else drawing
+        if key == "temperature" or not methods:
+            continue
+        for value in values(plan, key):
+            if value != getattr(plan.config, key):
+                count = None if value is None else int(value)
+                config = replace(base.config, **{key: count})  # type: ignore[arg-type]
+                found.append(Variant(variant_name(key, value), config, methods))
+    return found
+
+
+def values(plan: Plan, key: str) -> list[float | None]:
+    """The values of one ablation, the plan's own among them, in order; none where it was not asked for."""
+    if key not in plan.ablations:
+        return []
+    own: float | None = getattr(plan.config, key)
+    below = {"support": plan.vocab, "anchors": plan.config.slots}.get(key, math.inf)
+    every = {own, *(value for value in _VALUES[key] if value is None or value < below)}
+    return sorted(every, key=lambda value: math.inf if value is None else value)
+
+
+def variant_name(key: str, value: float | None) -> str:
+    """How a variant is called among the results."""
+    return f"{key}={'full' if value is None else f'{value:g}'}"
+
+
+def _contexts(plan: Plan, suite: str, question: Question, temperature: float) -> Unit:
+    todo = variants(plan, temperature)
+    # Whatever its record depends on is in its name.
+    name = f"{'+'.join(plan.drafted)}/{plan.contexts}/{'+'.join(variant.name for variant in todo)}"
+    trees = sum(len(variant.groups) for variant in todo)
+    return Unit("contexts", suite, question, name, 0, temperature, 4 * plan.contexts * trees)

@@ -1,0 +1,100 @@
+"""Carrying out a plan unit by unit, and the document that holds all of it: settings, machine, results, figures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from verify.benchmark.contexts import compare
+from verify.benchmark.floor import numeric_floor
+from verify.benchmark.plan import Plan, Unit, units
+from verify.benchmark.summary import summary
+from verify.benchmark.texts import Models, Record, text
+
+_WARM_UP = 8  # tokens
+_TREE = ("anchors", "slots", "beam", "depth", "budget", "support")
+# What a result depends on beside its key; the machine, since a speed-up compares times.
+_SAME = ("target", "draft", "dtype", "device", "max_new_tokens", "config", "calibration")
+_SAME_MACHINE = ("processor", "cores", "threads", "gpu")
+
+
+class BenchError(ValueError):
+    """A question that cannot be answered, or a document that cannot be gone on with; the message is one line."""
+
+
+def run(models: Models, plan: Plan, records: Mapping[str, Record]) -> Iterator[tuple[Unit, Record]]:
+    """The units of a plan that have no record yet, each with its own, after a warm-up that is not counted.
+
+    BenchError naming the question that the target or the drafter cannot take up.
+    """
+    todo = [unit for unit in units(plan) if unit.key not in records]
+    for method in plan.methods if todo else ():
+        _checked(todo[0], lambda method=method: text(models, plan, method, todo[0].question.tokens, 0, _WARM_UP))
+    for unit in todo:
+        yield unit, _checked(unit, lambda unit=unit: _carried_out(models, plan, unit))
+
+
+def _carried_out(models: Models, plan: Plan, unit: Unit) -> Record:
+    prompt = unit.question.tokens
+    if unit.kind == "text":
+        return text(models, plan, unit.method, prompt, unit.stream)
+    if unit.kind == "floor":
+        return numeric_floor(models, plan, unit.method, prompt, unit.stream)
+    return compare(models, plan, prompt, unit.temperature, unit.stream)
+
+
+def _checked(unit: Unit, work: Any) -> Record:
+    try:
+        record: Record = work()
+    except ValueError as error:
+        raise BenchError(f"{unit.suite}, question {unit.question.identifier}: {error}") from error
+    return record
+
+
+def settings(plan: Plan, names: Mapping[str, Any]) -> Record:
+    """What was asked for. names: target, draft, dtype, device, limit."""
+    config = {key: getattr(plan.config, key) for key in _TREE}
+    return {
+        **names,
+        "suites": list(plan.suites),
+        "methods": list(plan.methods),
+        "temperature": float(plan.config.temperature),
+        "max_new_tokens": plan.max_new_tokens,
+        "seeds": plan.seeds,
+        "contexts": plan.contexts,
+        "ablations": list(plan.ablations),
+        "config": config,
+        "calibration": str(plan.config.calibration),
+    }
+
+
+def document(plan: Plan, head: Record, records: Mapping[str, Record], seconds: float, complete: bool) -> Record:
+    """The whole as JSON. head: settings, versions, machine."""
+    return {
+        "schema": 2,
+        "kind": "bench",
+        "complete": complete,
+        "seconds": seconds,
+        **head,
+        "summary": summary(plan, records, head["settings"]["dtype"]),
+        "units": dict(records),
+    }
+
+
+def earlier(path: Path, head: Record) -> tuple[dict[str, Record], float]:
+    """The records in a document of the same models and machine, and the seconds it took. BenchError for any other."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if found["kind"] != "bench":
+            raise BenchError(f"{path}: no result of rheo bench")
+        for part, keys in (("settings", _SAME), ("machine", _SAME_MACHINE)):
+            other = [key for key in keys if found[part][key] != head[part][key]]
+            if other:
+                raise BenchError(f"{path}: of another run: its {', '.join(other)} differ")
+        return dict(found["units"]), float(found["seconds"])
+    except BenchError:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise BenchError(f"{path}: no result of rheo bench: {type(error).__name__}: {error}") from None
