@@ -16,7 +16,8 @@ from reference.distributions import Array, Number
 class Site(NamedTuple):
     """Which decision of a round is taken: "probe" (depth, rank of the parent), "coin" or "draw" (depth).
 
-    A rule for the whole tree takes "stop" in place of the first coin, then the first draw.
+    A rule for the whole tree takes "stop" in place of the first coin, then the first draw. A tree of fixed shape takes
+    "node" (0, place in the shape) in place of "probe".
     """
 
     name: str

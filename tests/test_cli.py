@@ -102,6 +102,20 @@ def test_a_wrong_command_line_is_one_line_and_status_2(rheo, arguments: list[str
     assert len(err.splitlines()) == 1
 
 
+def test_a_method_that_is_named_is_checked_alone_and_replayed(  # type: ignore[no-untyped-def]
+    rheo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    status, out, _ = rheo("verify", TIES, "--method", "sequoia", "--failures", tmp_path, "--json", tmp_path / "a")
+    checks = json.loads((tmp_path / "a").read_text())["checks"]
+    assert (status, {check["method"] for check in checks}) == (0, {"sequoia"})
+    monkeypatch.setattr(gate, "toy_disagreements", lambda *_: ["torch there, reference here"])
+    status, out, _ = rheo("verify", TIES, "--method", "sequoia", "--failures", tmp_path)
+    assert status == 1
+    assert "rheo verify --method sequoia" in " ".join(out.split())
+    status, _, err = rheo("verify", "--sampler", "x:y", "--method", "rheo")
+    assert (status, len(err.splitlines())) == (2, 1)
+
+
 def test_a_lossy_law_has_status_1(rheo, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setitem(METHODS, "rheo", CONTROLS["token-residual"].method)
     status, out, _ = rheo("law", gate.DATA / "controls" / "token-residual.json", TIES, "--method", "rheo", "--json")

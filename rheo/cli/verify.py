@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reference.methods import METHODS
+from reference.methods import METHODS, PAPER
 from rheo.cli.options import SECONDS, SHARE
 from rheo.cli.verify_models import OPTIONS as MODELS_OPTIONS
 from rheo.cli.verify_models import SHARED, models_options, request_from, verify_models
@@ -113,6 +113,11 @@ class _Results:
     exhibits: dict[str, Any] = field(default_factory=dict)
 
 
+def _replay(method: str, path: Path) -> str:
+    """The command that repeats a failed check of a method on a saved case."""
+    return " ".join(["rheo verify", *([] if method in PAPER else ["--method", method]), shlex.quote(str(path))])
+
+
 def _verify_cases(cases: tuple[str, ...], method: str | None, json_path: Path | None, failures: Path) -> int:
     if json_path is not None:
         require_writable(json_path)
@@ -142,9 +147,7 @@ def _verify_cases(cases: tuple[str, ...], method: str | None, json_path: Path | 
         "subjects": results.subjects,
         "mutants": sorted(results.mutants, key=lambda mutant: str(mutant["mutant"])),
         "bad_input": results.bad,
-        "replay": [
-            {**check.record(), "command": f"rheo verify {shlex.quote(str(path))}"} for check, path in results.replays
-        ],
+        "replay": [{**check.record(), "command": _replay(check.method, path)} for check, path in results.replays],
         **results.exhibits,
     }
     if json_path is not None:
