@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, as_completed
 from typing import Any
 
-from reference.methods import METHODS
+from reference.methods import PAPER
 from verify import findings
 from verify.battery import BATTERY
 from verify.gate import Status
@@ -17,13 +17,13 @@ from verify.run import begun, run
 # A deviation of one percent, so that all methods are judged within a minute; `rheo verify --sampler` looks closer.
 CLAIMS = Claims(tv=1e-2)
 TORCH = "verify.subjects:torch_sampler"
-STEPS = len(METHODS) + len(MUTANTS)
+STEPS = len(PAPER) + len(MUTANTS)
 
 _STATUS = {"lossless": Status.LOSSLESS, "lossy": Status.LOSSY, "inconclusive": Status.INCONCLUSIVE}
 
 
 def subjects(
-    executor: Executor, workers: int, methods: Iterable[str] = tuple(METHODS), seed: int = 0
+    executor: Executor, workers: int, methods: Iterable[str] = PAPER, seed: int = 0
 ) -> Iterator[dict[str, Any]]:
     """The record of each of these methods of the torch sampler, as they are done."""
     for method in methods:

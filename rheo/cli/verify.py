@@ -206,7 +206,7 @@ def _statistical_tier(results: _Results, methods: tuple[str, ...] | None, advanc
     workers = os.cpu_count() or 1
     with processes(workers) as executor:
         advance("torch on the battery")
-        for subject in statistical_tier.subjects(executor, workers, methods or tuple(METHODS)):
+        for subject in statistical_tier.subjects(executor, workers, methods or PAPER):
             results.subjects.append(subject)
             advance(subject["subject"])
         for mutant in statistical_tier.mutants(executor) if methods is None else ():
