@@ -54,14 +54,19 @@ def verify_table(record: Record, on_stderr: bool = False) -> None:
     cases: dict[str, list[Record]] = defaultdict(list)
     for check in record["checks"]:
         cases[check["case"]].append(check)
-    methods = list(dict.fromkeys(check["method"] for check in record["checks"]))
+    tested = [list(dict.fromkeys(check["method"] for check in checks)) for checks in cases.values()]
+    methods = [method for method in (tested[0] if tested else []) if all(method in each for each in tested)]
     names = list(dict.fromkeys(check["check"] for check in record["checks"]))
     heads = [name.replace("reference", "exact").replace(" float", "\nf") for name in names]
     table = _table("case", *methods, *heads, title="expected accepted drafts by method; checks of all methods")
-    for case, checks in cases.items():
+    others = []
+    for (case, checks), own in zip(cases.items(), tested, strict=True):
         accepted = {check["method"]: decimal(check["accepted"]) for check in reversed(checks) if check["accepted"]}
-        marks = [_marks(methods, [check for check in checks if check["check"] == name]) for name in names]
-        table.add_row(escape(PurePath(case).stem), *(accepted.get(m, "-") for m in methods), *marks)
+        marks = [_marks(own, [check for check in checks if check["check"] == name]) for name in names]
+        name = escape(PurePath(case).stem)
+        table.add_row(name, *(accepted.get(m, "-") for m in methods), *marks)
+        others += [f"{name}, {method}: {accepted.get(method, '-')}" for method in own if method not in methods]
+    table.caption = "\n".join(others)
     if cases:
         console.print(table)
     controls = _table("control that must fail", "fault", "TV", "found")
