@@ -164,7 +164,8 @@ def families(draw: st.DrawFn) -> Family:
     path, tokens = draw(st.sampled_from([((), ()), *((node.path, node.tokens) for node in grown.tree.nodes)]))
     p = target_of(grown.case)(tokens)
     children = survivors(grown.tree, path, len(p))
-    fit = [rule for name, rule in RULES.items() if name != "point_mass" or children.probe is None]
+    for_slots = ("probe_first", "rrsw", *(() if children.probe is not None else ("point_mass",)))
+    fit = [RULES[name] for name in for_slots]
     return Family(p, children, len(path), draw(st.sampled_from(fit)))
 
 

@@ -180,11 +180,11 @@ def _reading(config: Config, given: Sequence[float] | NDArray[np.float64], slack
         # it may keep a sliver of a token at either end: rounding decides there too.
         if site.name in ("coin", "stop"):
             tested.add(site.depth)
-        if site.name == "coin":
-            bounds = np.append(bounds, 1.0)
-        elif site.name == "stop":
-            # A node whose mass is 0 may keep a sliver of it, the first and the last included.
+        if site.name == "stop" or (site.name == "coin" and len(weights) > 2):
+            # One uniform picks a node, or a child out of several: where its mass is 0 rounding may leave a sliver.
             bounds = np.append(ends, 0.0)
+        elif site.name == "coin":
+            bounds = np.append(bounds, 1.0)
         elif site.name == "draw" and site.depth in tested:
             bounds = np.append(bounds, (0.0, 1.0))
         if np.any(np.abs(bounds - uniform) <= slack):
