@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from rheo.decoding import Sampler
 from rheo.methods import METHODS
 from rheo.models.drafters.eagle3 import Eagle3, Eagle3Drafting
 from rheo.models.drafters.eagle3_files import load_head
+from rheo.models.drafters.loading import SHIPPED
 from rheo.models.generation import Limits, generate
 from rheo.models.smollm2 import ModelError
 from rheo.tree import Frontier
@@ -228,3 +230,15 @@ def test_a_prompt_of_one_token_has_no_pair_for_a_head(tmp_path: Path) -> None:
     head = load_head(str(write_head(tmp_path, head_tensors())))
     with pytest.raises(ValueError, match="prompts of at least two tokens"):
         list(generate(target, Eagle3(head, target), SAMPLER, [[5]], [1], Limits(5)))
+
+
+def test_the_shipped_head_loads_is_small_and_has_its_record() -> None:
+    folder = SHIPPED / "smollm2"
+    head = load_head(str(folder))
+    assert (head.shape.hidden, head.shape.vocab) == (576, 49_152)
+    assert (folder / "model.safetensors").stat().st_size <= 35e6
+    record = json.loads((folder / "record.json").read_text())
+    for suite in ("humaneval", "mt_bench"):
+        measured = record["held_out"][suite]
+        assert len(measured["overlap"]) == len(measured["top1"]) == 8
+        assert measured["overlap"][0] <= measured["covered"]
