@@ -11,6 +11,7 @@ import torch
 
 from reference.methods import PAPER
 from rheo.methods import METHODS
+from rheo.models.causal import eos_tokens
 from rheo.models.generation import Limits
 from tests.tiny_models import CONFIG, VOCAB, drafters, skipping, small_draft, tiny_target
 from verify.models import checks
@@ -20,7 +21,7 @@ from verify.models.plain import draft_logits, target_logits
 from verify.models.plan import DEFAULT_PROMPTS, PILOT, Plan
 from verify.models.run import more
 from verify.models.scores import Scores, nothing
-from verify.models.texts import Models, Text, end_of_sequence, judged
+from verify.models.texts import Models, Text, judged
 from verify.models.verdict import findings, found_at, sized
 
 pytestmark = pytest.mark.model
@@ -175,7 +176,7 @@ def test_smollm2_is_lossless(monkeypatch: pytest.MonkeyPatch) -> None:
         PLAN,
         config=replace(CONFIG, support=128),
         prompts=tuple(tuple(chat_ids(tokenizer, text)) for text in DEFAULT_PROMPTS),
-        limits=Limits(25, eos=end_of_sequence(target)),
+        limits=Limits(25, eos=eos_tokens(target)),
         tokens=200,
         batch=8,
     )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import json
-import random
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -22,7 +20,7 @@ from tests.conftest import Rheo
 from tests.runs import Json, bench_run
 from tests.test_cli import ROOT
 from tests.test_report import HOSTILE, Page
-from tests.test_report_schema import generated, places, unknown
+from tests.test_report_schema import damaged, generated, unknown
 from tests.tiny_models import CONFIG, PROMPTS, VOCAB, skipping, tiny_target
 from verify.benchmark.machine import machine, versions
 from verify.benchmark.plan import ABLATIONS, Plan, Question
@@ -194,25 +192,8 @@ def test_anything_but_a_benchmark_is_one_line_that_names_the_place(
 
 
 def test_a_benchmark_damaged_anywhere_is_drawn_or_refused_in_one_line(tmp_path: Path) -> None:
-    rng, path, refused, drawn = random.Random(0), tmp_path / "bench.json", set[str](), 0
-    whole = small()
-    where = list(places(whole))[1:]
     junk: list[Any] = [None, "", "x", -1, 0, 1e11, 0.5, [], {}, True, {"a": 1}, [0], 10**200]
-    for _ in range(150):
-        run = copy.deepcopy(whole)
-        *parents, last = rng.choice(where)
-        target: Any = run
-        for key in parents:
-            target = target[key]
-        target[last] = rng.choice(junk)
-        path.write_text(json.dumps(run))
-        try:
-            loaded = schema.load(path)
-        except schema.RunError as error:
-            refused.add(str(error))
-        else:
-            drawn += 1
-            assert drawn > 12 or render(loaded, "x")  # drawing takes longer than refusing
+    drawn, refused = damaged(small(), junk, 150, tmp_path / "bench.json")
     assert drawn > 12
     assert len(refused) > 50
     assert {len(line.splitlines()) for line in refused} == {1}

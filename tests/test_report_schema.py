@@ -105,11 +105,30 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from places(item, (*path, key))
 
 
+def damaged(whole: Json, junk: list[Any], times: int, path: Path) -> tuple[int, set[str]]:
+    """Put junk anywhere into a run, so many times: how many were drawn, and the lines that refused the others."""
+    rng, where, refused, drawn = random.Random(0), list(places(whole))[1:], set[str](), 0
+    for _ in range(times):
+        run = copy.deepcopy(whole)
+        *parents, last = rng.choice(where)
+        target: Any = run
+        for key in parents:
+            target = target[key]
+        target[last] = rng.choice(junk)
+        path.write_text(json.dumps(run))
+        try:
+            loaded = schema.load(path)
+        except schema.RunError as error:
+            refused.add(str(error))
+        else:
+            drawn += 1
+            assert drawn > 12 or render(loaded, "x")  # drawing takes longer than refusing
+    return drawn, refused
+
+
 def test_a_run_damaged_anywhere_is_drawn_or_refused_in_one_line(tmp_path: Path) -> None:
-    rng, path, refused, drawn = random.Random(0), tmp_path / "run.json", set[str](), 0
     whole = small_run()
     whole["subjects"] = whole["subjects"][1:2]
-    where = list(places(whole))[1:]
     junk: list[Any] = [
         None,
         "",
@@ -128,21 +147,7 @@ def test_a_run_damaged_anywhere_is_drawn_or_refused_in_one_line(tmp_path: Path) 
         [0],
         10**200,
     ]
-    for _ in range(200):
-        run = copy.deepcopy(whole)
-        *parents, last = rng.choice(where)
-        target: Any = run
-        for key in parents:
-            target = target[key]
-        target[last] = rng.choice(junk)
-        path.write_text(json.dumps(run))
-        try:
-            loaded = schema.load(path)
-        except schema.RunError as error:
-            refused.add(str(error))
-        else:
-            drawn += 1
-            assert drawn > 12 or render(loaded, "x")  # drawing takes longer than refusing
+    drawn, refused = damaged(whole, junk, 200, tmp_path / "run.json")
     assert drawn > 30
     assert len(refused) > 100
     assert {len(line.splitlines()) for line in refused} == {1}

@@ -137,7 +137,7 @@ def test_text_without_token_ids_is_tokenised_with_a_warning(rheo: Rheo, target: 
 def test_tokens_behind_the_end_of_a_sequence_are_left_out(
     rheo: Rheo, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("verify.models.texts.end_of_sequence", lambda model: (TOKENS[1],))
+    monkeypatch.setattr("rheo.models.causal.eos_tokens", lambda model: frozenset([TOKENS[1]]))
     texts = write(tmp_path / "texts.jsonl", [{"prompt_token_ids": PROMPT, "token_ids": TOKENS}])
     status, out, _ = rheo("rescore", texts, "--target", target, "--output", tmp_path / "a.npz")
     assert status == 0 and "2 tokens of 1 requests" in out and "2 behind an end of sequence left out" in out

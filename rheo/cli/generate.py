@@ -139,6 +139,7 @@ def _rounds(loaded: Loaded, text: str, config: Any, method: str, seed: int, opti
     from rheo import processors
     from rheo.decoding import Sampler
     from rheo.methods import METHODS
+    from rheo.models.causal import eos_tokens
     from rheo.models.generation import Limits, generate, stop_strings
     from rheo.models.path_processors import path_processors
     from rheo.models.prompts import chat_ids
@@ -153,11 +154,9 @@ def _rounds(loaded: Loaded, text: str, config: Any, method: str, seed: int, opti
         by_path.append(NoRepeatNGramLogitsProcessor(options["no_repeat_ngram"]))
     tokenizer: Any = loaded.tokenizer
     ids = list(tokenizer(text)["input_ids"]) if options["raw"] else chat_ids(tokenizer, text)
-    generation: Any = loaded.model.generation_config
-    eos = generation.eos_token_id
     limits = Limits(
         options["max_new_tokens"],
-        eos=() if eos is None else [eos] if isinstance(eos, int) else eos,
+        eos=eos_tokens(loaded.model),
         stop=stop_strings(tokenizer, options["stop"]) if options["stop"] else None,
     )
     paths = path_processors(by_path, [ids]) if by_path else []

@@ -94,6 +94,7 @@ def bench_models(request: Request) -> int:
 
 def _loaded(request: Request) -> tuple[Plan, Models]:
     """The models, and the plan with its questions as token ids."""
+    from rheo.models.causal import eos_tokens
     from verify.benchmark.plan import Plan
     from verify.benchmark.texts import Models
 
@@ -116,9 +117,7 @@ def _loaded(request: Request) -> tuple[Plan, Models]:
         request.ablations,
         vocab,
     )
-    ends: Any = getattr(loaded.model.generation_config, "eos_token_id", None)
-    eos = frozenset([] if ends is None else ends if isinstance(ends, list) else [ends])
-    return plan, Models(loaded.model, loaded.drafter, eos)
+    return plan, Models(loaded.model, loaded.drafter, eos_tokens(loaded.model))
 
 
 def _suite(given: str, limit: int, loaded: Loaded) -> tuple[str, tuple[Question, ...]]:

@@ -51,9 +51,8 @@ def rescore(
         raise FileExistsError(errno.EEXIST, "a trace is never written over", str(output))
     text.open("rb").close()  # an OSError now rather than later
     from reports.console_sampler import sequence_bar
-    from rheo.models.causal import context_limit
+    from rheo.models.causal import context_limit, eos_tokens
     from rheo.models.prompts import chat_ids
-    from verify.models.texts import end_of_sequence
     from verify.rescore import Limits, RescoreError, read
     from verify.rescore import rescore as rescored
 
@@ -66,7 +65,7 @@ def rescore(
         return ids
 
     vocab, least = model.config.get_text_config().vocab_size, 2 if drafter is not None and drafter.layers else 1
-    limits = Limits(vocab, context_limit(model), end_of_sequence(model), least)
+    limits = Limits(vocab, context_limit(model), eos_tokens(model), least)
     try:
         requests = read(text, encode, limits, temperature)
     except RescoreError as error:

@@ -71,6 +71,7 @@ def train_head(target: str, output: Path, work: Path, dtype: str, device: str, *
 def _train(target: str, output: Path, work: Path, dtype: str, device: str, settings: dict[str, Any]) -> None:
     import torch
 
+    from rheo.models.drafters.eagle3 import feature_layers
     from rheo.models.prompts import load_suite
     from rheo.models.smollm2 import load_target
     from rheo.training.decoding import use_grouped_attention
@@ -88,7 +89,7 @@ def _train(target: str, output: Path, work: Path, dtype: str, device: str, setti
     model, tokenizer = load_target(target, getattr(torch, dtype), device)
     use_grouped_attention(model)
     config = model.config.get_text_config()
-    layers = (2, config.num_hidden_layers // 2, config.num_hidden_layers - 3)
+    layers = feature_layers(model)
     turns = turns_of(tokenizer, model)
     plan = TextPlan(settings["seed"], settings["texts"], settings["length"], layers)
     functions = library_functions()

@@ -133,11 +133,11 @@ def verify_models(request: Request) -> int:
 
 
 def _plan(request: Request, loaded: Loaded) -> Plan:
+    from rheo.models.causal import eos_tokens
     from rheo.models.generation import Limits
     from rheo.models.prompts import PromptError, chat_ids, load_suite
     from rheo.models.smollm2 import ModelError
     from verify.models.plan import DEFAULT_PROMPTS, Plan
-    from verify.models.texts import end_of_sequence
 
     try:
         texts = request.prompts or DEFAULT_PROMPTS
@@ -149,7 +149,7 @@ def _plan(request: Request, loaded: Loaded) -> Plan:
         request.config,
         request.methods,
         tuple(tuple(chat_ids(loaded.tokenizer, text)) for text in texts),
-        Limits(request.max_new_tokens, eos=end_of_sequence(loaded.model)),
+        Limits(request.max_new_tokens, eos=eos_tokens(loaded.model)),
         request.tokens,
         request.batch,
         request.seed,

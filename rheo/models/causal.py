@@ -66,9 +66,7 @@ def context_limit(model: PreTrainedModel) -> int | None:
 
 def eos_tokens(model: PreTrainedModel) -> frozenset[int]:
     """The ids that end a text, as the model's own settings for generation name them."""
-    named = getattr(model.generation_config, "eos_token_id", None)
-    if named is None:
-        named = model.config.get_text_config().eos_token_id
+    named: Any = getattr(model.generation_config, "eos_token_id", None)
     return frozenset([named] if isinstance(named, int) else named or ())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rheo.decoding import Sampler
 from rheo.models.drafters import Drafter
@@ -40,12 +40,6 @@ def judged(target: PreTrainedModel, drafter: Drafter) -> Models:
     if target.dtype == torch.float32:
         return Models(target, drafter, target)
     return Models(target, drafter, torch.nn.Module.to(copy.deepcopy(target), torch.float32))
-
-
-def end_of_sequence(model: PreTrainedModel) -> tuple[int, ...]:
-    """The token ids that end a text of the model's."""
-    ids: Any = model.generation_config.eos_token_id
-    return () if ids is None else tuple(ids) if isinstance(ids, list | tuple) else (ids,)
 
 
 def emitted(

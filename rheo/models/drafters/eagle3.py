@@ -29,6 +29,12 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
+def feature_layers(target: PreTrainedModel) -> tuple[int, ...]:
+    """The layers whose inputs a head reads."""
+    count = target.config.get_text_config().num_hidden_layers
+    return 2, count // 2, count - 3
+
+
 class Eagle3:
     """A head, and the target whose features and embeddings it reads.
 
@@ -36,10 +42,10 @@ class Eagle3:
     """
 
     def __init__(self, head: Eagle3Head, target: PreTrainedModel) -> None:
-        config = target.config.get_text_config()
-        count, shape = config.num_hidden_layers, head.shape
+        config, shape = target.config.get_text_config(), head.shape
+        count = config.num_hidden_layers
         self.head = head.to(target.device)
-        self.layers = (2, count // 2, count - 3)
+        self.layers = feature_layers(target)
         own: Any = target.get_input_embeddings() if head.embed_tokens is None else head.embed_tokens
         self.embeddings: Tensor = own.weight.to(head.fc.weight.dtype)
         for name, needed, given in (

@@ -100,13 +100,19 @@ def _require_vocabulary(path: Path, d2t: Tensor, t2d: Tensor) -> None:
         raise ModelError(f"{path}: d2t and t2d do not name the same {len(d2t)} tokens of the target")
 
 
-def _shape(path: Path, embeds: bool) -> HeadShape:
+def read_config(path: Path) -> dict[str, Any]:
+    """The object in a config.json; ModelError if there is none."""
     try:
         config = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise ModelError(f"{path}: {error}") from error
     if not isinstance(config, dict):
         raise ModelError(f"{path}: not an object")
+    return config
+
+
+def _shape(path: Path, embeds: bool) -> HeadShape:
+    config = read_config(path)
 
     def integer(key: str, default: int | None = None) -> int:
         value = config.get(key, default)

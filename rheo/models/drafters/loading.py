@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,7 @@ import torch
 
 from rheo.models.drafters import Drafter
 from rheo.models.drafters.eagle3 import Eagle3
-from rheo.models.drafters.eagle3_files import checkpoint_file, load_head
+from rheo.models.drafters.eagle3_files import checkpoint_file, load_head, read_config
 from rheo.models.drafters.language_model import LanguageModel
 from rheo.models.layer_skip import skip_last_layers
 from rheo.models.smollm2 import ModelError, load_target
@@ -48,12 +47,7 @@ def _is_head(source: str) -> bool:
     path = checkpoint_file(source, "config.json")
     if path is None:
         raise ModelError(f"{source}: no config.json")
-    try:
-        config = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{path}: {error}") from error
-    if not isinstance(config, dict):
-        raise ModelError(f"{path}: not an object")
+    config = read_config(path)
     return "draft_vocab_size" in config or any(
         "eagle" in str(name).lower() for name in config.get("architectures") or ()
     )
