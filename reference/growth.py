@@ -54,7 +54,7 @@ def grow(
     for depth in range(config.depth):
         new: list[Node] = []
         for rank, parent in enumerate(beam):
-            plan = growth(truncate(draft_at(parent.tokens), config.support, depth), config)
+            plan = growth(truncate(draft_at(parent.tokens), config.support, depth, parent.score), config)
             plans[parent.path] = plan
             probe = draw_probe(plan, choose, Site("probe", depth, rank))
             new += place(parent, leading_slots(plan) + fill(plan, probe))

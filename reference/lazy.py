@@ -35,7 +35,7 @@ def grow(draft_at: DraftAt, config: Config, growth: Growth | TreeGrowth, choose:
             heapq.heappush(heap, (total_order(node), node))
 
     def expand(parent: Node) -> None:
-        plan = growth(truncate(draft_at(parent.tokens), config.support, parent.depth), config)
+        plan = growth(truncate(draft_at(parent.tokens), config.support, parent.depth, parent.score), config)
         plans[parent.path] = plan
         expanded[parent.path] = (parent, at_depth[parent.depth])
         at_depth[parent.depth] += 1

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reference.distributions import Array, normalise
+from reference.distributions import Array, Number, normalise
 
 # Far enough above the smallest float for a normalised weight to stay positive.
 _SMALLEST = 1e-300
@@ -16,20 +16,21 @@ _SMALLEST = 1e-300
 class Draft:
     """A truncated draft distribution: x_1, x_2, ... by (q descending, token id ascending).
 
-    tokens: int64 [n]; q: [n], untempered, sums to 1. n <= support; tokens with q = 0 are absent. depth: the node's
-    that they follow, 0 for the root.
+    tokens: int64 [n]; q: [n], untempered, sums to 1. n <= support; tokens with q = 0 are absent. depth and
+    score: of the node that they follow, 0 and 1 for the root.
     """
 
     tokens: Array
     q: Array
     depth: int = 0
+    score: Number = 1
 
 
-def truncate(weights: Array, support: int | None, depth: int = 0) -> Draft:
+def truncate(weights: Array, support: int | None, depth: int = 0, score: Number = 1) -> Draft:
     """Keep the `support` likeliest tokens of draft weights [vocab]; ties at the edge keep the lower ids."""
     order = np.argsort(-weights, kind="stable")[:support]
     tokens = order[weights[order] > 0]
-    return Draft(tokens, normalise(weights[tokens]), depth)
+    return Draft(tokens, normalise(weights[tokens]), depth, score)
 
 
 def weights_from_logits(logits: Array) -> Array:

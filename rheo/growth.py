@@ -38,7 +38,7 @@ class _Layer:
     """What one depth adds to the pool of candidates: b parents with w children each. Pool indices count the root as 0.
 
     keys, tokens: int64 [N, b w]; scores: float64 [N, b w]. expanded: int64 [N, b], pool indices of the parents.
-    support, tail_law: [N, b, ...]. largest, occupied: [N, b].
+    support, tail_law: [N, b, ...]. largest, occupied: [N, b]; leading: [N, b] or None.
     """
 
     keys: Tensor
@@ -49,6 +49,7 @@ class _Layer:
     tail_law: Tensor
     largest: Tensor
     occupied: Tensor
+    leading: Tensor | None
 
 
 @torch.inference_mode()
@@ -73,7 +74,7 @@ def grow(drafter: Drafter, probe: Tensor, config: Config, growth: Growth | TreeG
     layers: list[_Layer] = []
     size = 1
     for depth in range(config.depth):
-        draft = drafts_of(drafter, frontier, config)
+        draft = drafts_of(drafter, frontier, config, scores)
         plan = growth(draft, config)
         first = config.expansion(depth, 0)
         slots = fill(draft, plan, probe[:, first : first + frontier.tokens.shape[1]])
@@ -84,7 +85,7 @@ def grow(drafter: Drafter, probe: Tensor, config: Config, growth: Growth | TreeG
         occupied = (slots.occupied & frontier.occupied.unsqueeze(-1)).flatten(1)
         keys = ranking_keys(child_scores, behind, occupied)
         tokens = slots.tokens.flatten(1)
-        carried = (draft.tokens, plan.tail_law, draft.largest, frontier.occupied)
+        carried = (draft.tokens, plan.tail_law, draft.largest, frontier.occupied, plan.leading)
         layers.append(_Layer(keys, tokens, child_scores, index, *carried))
         if depth + 1 < config.depth:
             best, chosen = keys.topk(min(config.beam, keys.shape[1]))
@@ -93,18 +94,21 @@ def grow(drafter: Drafter, probe: Tensor, config: Config, growth: Growth | TreeG
             ranks = ranks_of(behind.gather(1, chosen))
             index = chosen + size
         size += keys.shape[1]
-    return _rerank(layers, config, plan.anchors)
+    return _rerank(layers, config, plan)
 
 
-def drafts_of(drafter: Drafter, frontier: Frontier, config: Config) -> Draft:
-    """The truncated drafts of a frontier's nodes. ValueError on logits of another shape than the frontier's."""
+def drafts_of(drafter: Drafter, frontier: Frontier, config: Config, scores: Tensor | float = 1.0) -> Draft:
+    """The truncated drafts of a frontier's nodes with these scores [N, b].
+
+    ValueError on logits of another shape than the frontier's.
+    """
     logits = drafter(frontier)
     if logits.ndim != 3 or logits.shape[:2] != frontier.tokens.shape:
         raise ValueError(f"draft logits must be {[*frontier.tokens.shape, 'V']}, got {list(logits.shape)}")
-    return truncate(logits, config.support, frontier.depth)
+    return truncate(logits, config.support, frontier.depth, scores)
 
 
-def _rerank(layers: list[_Layer], config: Config, anchors: int) -> Tree:
+def _rerank(layers: list[_Layer], config: Config, plan: SlotPlan) -> Tree:
     """The R best of all candidates, parents before children."""
 
     def joined(field: str) -> Tensor:
@@ -132,10 +136,11 @@ def _rerank(layers: list[_Layer], config: Config, anchors: int) -> Tree:
         occupied=occupied,
         scores=joined("scores").gather(1, kept),
         expansion=torch.cat([expansion[:, :1], expansion.gather(1, kept + 1)], 1),
-        anchors=anchors,
+        anchors=plan.anchors,
         support=joined("support"),
         tail_law=joined("tail_law"),
         fault=unusable(joined("largest")) & joined("occupied"),
+        leading=None if plan.leading is None else joined("leading").gather(1, parent),
     )
 
 

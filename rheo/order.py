@@ -25,8 +25,12 @@ def ranking_keys(scores: Tensor, behind: Tensor, occupied: Tensor) -> Tensor:
 
     scores: float64 >= 0. behind: int64 in 0..LAST_POSITION, distinct, falling with (depth, slot path).
     """
-    rounded = (scores.view(torch.int64) + (1 << (DROPPED_BITS - 1))) & -(1 << DROPPED_BITS)
-    return torch.where(occupied, rounded + behind, -1)
+    return torch.where(occupied, comparable(scores) + behind, -1)
+
+
+def comparable(scores: Tensor) -> Tensor:
+    """int64: what scores, float64 >= 0, are compared by."""
+    return (scores.view(torch.int64) + (1 << (DROPPED_BITS - 1))) & -(1 << DROPPED_BITS)
 
 
 def ranks_of(behind: Tensor) -> Tensor:

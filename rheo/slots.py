@@ -21,6 +21,7 @@ class SlotPlan:
     proxy: float64 [N, b], what the probe is worth, whichever token it turns out to be.
     tail_law: float64 [N, b, S - anchors], q~ of the support's other tokens, all zero where there is no tail;
     [N, b, 0] if there are only anchors.
+    leading: int64 [N, b], below S, the anchors of every node where nodes differ; `anchors` is 0 then, and q~ is 0 at them.
     """
 
     anchors: int
@@ -28,6 +29,7 @@ class SlotPlan:
     scores: Tensor
     proxy: Tensor
     tail_law: Tensor
+    leading: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,11 @@ def fill(draft: Draft, plan: SlotPlan, uniform: Tensor) -> Slots:
     # A slot holds the token of its own support position, except the probe's; behind that, every filler that comes
     # before the probe's token has moved one slot back.
     slot = counting(width, probe.device)
+    if plan.leading is not None:
+        own = plan.leading.unsqueeze(-1)
+        index = torch.where(slot > probe, slot, slot - (slot > own).long()).scatter_(-1, own, probe)
+        scores = plan.scores.gather(-1, index).scatter_(-1, own, plan.proxy.unsqueeze(-1))
+        return Slots(draft.tokens.gather(-1, index), scores, occupied)
     index = torch.where(slot > probe, slot, _moved_back(width, plan.anchors, probe.device))
     index[..., plan.anchors] = probe.squeeze(-1)
     scores = plan.scores.gather(-1, index)

@@ -47,6 +47,8 @@ class Tree:
     support: int64 [N, E, S], token ids; tail_law: float64 [N, E, S - anchors or 0], q~ of those behind the anchors.
     fault: bool [N, E], expansions whose draft logits were not usable.
     drawn: how many of a parent's next slots hold tokens that were drawn: the probe, or all children of a fixed shape.
+    leading: int64 [N, R], the anchors of every node's parent where parents differ; `anchors` is 0 then, and q~ is 0 at
+    them. Only rules for the whole tree take that.
     """
 
     tokens: Tensor
@@ -61,11 +63,13 @@ class Tree:
     tail_law: Tensor
     fault: Tensor
     drawn: int = 1
+    leading: Tensor | None = None
 
     @property
     def kinds(self) -> Tensor:
         """int64 [N, R]: ANCHOR, PROBE or FILLER."""
-        return (self.slots >= self.anchors).long() + (self.slots >= self.anchors + self.drawn).long()
+        first = self.anchors if self.leading is None else self.leading
+        return (self.slots >= first).long() + (self.slots >= first + self.drawn).long()
 
 
 @dataclass(frozen=True)

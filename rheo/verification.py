@@ -116,6 +116,8 @@ def survivors(tree: Tree, dtype: torch.dtype) -> Children:
     """The surviving children of every row of every request, as a rule wants them: N is N (R + 1) here."""
     n, nodes = tree.tokens.shape
     device, m = tree.tokens.device, tree.anchors
+    if tree.leading is not None:
+        raise ValueError("a rule for one node needs as many anchors at every node")
     rows, expanded = n * (nodes + 1), tree.support.shape[1]
     where = (tree.expansion.clamp(min=0) + counting(n, device).unsqueeze(-1) * expanded).flatten()
     support = tree.support.flatten(0, 1).index_select(0, where)

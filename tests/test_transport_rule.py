@@ -45,6 +45,7 @@ from verify.transport import compare
 pytestmark = pytest.mark.exact
 
 NEW = ("rheo-transport", "calibrated", "calibrated-transport")
+ALL = (*NEW, "mass-transport")
 SHAPES = [(1, 3, 2, 2, 5), (0, 2, 2, 2, 4), (1, 2, 3, 2, 4), (2, 4, 2, 2, 6), (0, 3, 2, 3, 6)]
 RANDOM = [
     Case(f"{kind}-{i}", random_toy(i, 3, 2, kind), Config(*shape, None, Fraction(1, 1 + i % 2)))
@@ -67,18 +68,18 @@ def test_new_methods_are_lossless_in_fractions_on_every_case_file(
     path: Path, count_laws: Callable[[int], None]
 ) -> None:
     case = rational(path)
-    for method in NEW:
+    for method in ALL:
         assert tv(case, METHODS[method]) == 0, method
-    count_laws(len(NEW))
+    count_laws(len(ALL))
 
 
 @pytest.mark.parametrize("case", RANDOM, ids=lambda case: case.name)
 def test_new_methods_are_lossless_in_fractions_on_toys_of_every_kind(
     case: Case, count_laws: Callable[[int], None]
 ) -> None:
-    for method in NEW:
+    for method in ALL:
         assert tv(case, METHODS[method]) == 0, method
-    count_laws(len(NEW))
+    count_laws(len(ALL))
 
 
 @pytest.mark.parametrize("case", RANDOM, ids=lambda case: case.name)
@@ -202,14 +203,14 @@ def test_over_random_toys_transport_usually_accepts_more() -> None:
 def test_torch_takes_the_same_rounds_as_the_reference(case: Case, dtype: str) -> None:
     random = np.random.default_rng(3).random((60, case.config.decisions))
     numbers = np.concatenate([boundary_rows(case.config), random])
-    for method in NEW:
+    for method in ALL:
         assert toy_disagreements(case, method, PRECISIONS[dtype], numbers) == []
 
 
 @pytest.mark.parametrize("dtype", PRECISIONS)
 @pytest.mark.parametrize("case", [*battery(), *RANDOM[::7]], ids=lambda case: case.name)
 def test_the_law_of_torch_measured_at_its_cells_is_the_targets(case: Case, dtype: str) -> None:
-    for method in NEW:
+    for method in ALL:
         judged = judge_torch(case, method, dtype)
         assert judged.lossless, judged.faults
         if dtype == "float64":
@@ -291,7 +292,7 @@ def test_any_calibration_is_lossless_and_torch_follows_it(calibration: Calibrati
     for case in (each for each in battery() if each.name in ("contexts", "branches", "late-probe", "wide")):
         calibrated = replace(case, config=replace(case.config, calibration=calibration))
         numbers = np.random.default_rng(1).random((40, case.config.decisions))
-        for method in ("calibrated", "calibrated-transport"):
+        for method in ("calibrated", "calibrated-transport", "mass-transport"):
             assert tv(calibrated, METHODS[method]) == 0
             assert toy_disagreements(calibrated, method, PRECISIONS["float64"], numbers) == []
 

@@ -15,12 +15,12 @@ from itertools import pairwise
 import numpy as np
 
 from reference.choose import Site
-from reference.distributions import Array
+from reference.distributions import Array, Number
 from reference.growth import Growth, TreeGrowth
 from reference.rules import Rule, TreeRule
 from reference.rules.children import Children
 from reference.slots import SlotPlan
-from reference.tree import SlotPath, TargetAt, Tokens, Tree
+from reference.tree import Node, SlotPath, TargetAt, Tokens, Tree
 from reference.truncation import truncate
 from reference.verification import single_draw_step, survivors
 from verify.cases import Case
@@ -90,11 +90,22 @@ def with_exact_plans(tree: Tree, case: Case, growth: Growth) -> Tree:
     """The tree with the case's own slot plans: the logits that shaped it may be rounded, its laws must not be."""
     draft_at = draft_of(case)
     tokens = {(): (), **{node.path: node.tokens for node in tree.nodes}}
+    scores: dict[SlotPath, Number] = {(): 1}
+    plans: dict[SlotPath, SlotPlan] = {}
+    for path in sorted(tree.plans, key=len):
+        plan = growth(truncate(draft_at(tokens[path]), case.config.support, len(path), scores[path]), case.config)
+        plans[path] = plan
+        scores.update((node.path, scores[path] * worth(plan, node)) for node in tree.children(path))
+    return Tree(tree.nodes, plans)
 
-    def plan(path: SlotPath) -> SlotPlan:
-        return growth(truncate(draft_at(tokens[path]), case.config.support, len(path)), case.config)
 
-    return Tree(tree.nodes, {path: plan(path) for path in tree.plans})
+def worth(plan: SlotPlan, node: Node) -> Number:
+    """The score of a kept node relative to its parent's, by its parent's plan."""
+    if node.kind == "probe":
+        return 1 if plan.proxy is None else plan.proxy
+    if node.kind == "anchor":
+        return plan.anchor_scores[node.path[-1]]
+    return plan.tail_scores[list(plan.tail).index(node.token)]
 
 
 def regrown(growth: TreeGrowth, decisions: tuple[Decision, ...], case: Case) -> Tree:

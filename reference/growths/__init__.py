@@ -2,7 +2,7 @@
 here."""
 
 from reference.growth import Growth, TreeGrowth
-from reference.growths import calibrated, rheo, topk
+from reference.growths import calibrated, mass, rheo, topk
 from reference.growths.chain import Chain
 from reference.growths.static import Static, with_replacement, without_replacement
 from rheo.sequoia import Optimal
@@ -10,7 +10,12 @@ from rheo.shapes import complete
 
 __all__ = ["GROWTHS", "TREE_GROWTHS", "Growth", "TreeGrowth"]
 
-GROWTHS: dict[str, Growth] = {"rheo": rheo.plan, "topk": topk.plan, "calibrated": calibrated.plan}
+GROWTHS: dict[str, Growth] = {
+    "rheo": rheo.plan,
+    "topk": topk.plan,
+    "calibrated": calibrated.plan,
+    "mass": mass.plan,
+}
 TREE_GROWTHS: dict[str, TreeGrowth] = {
     "chain": Chain(),
     "independent": Static(complete, with_replacement),

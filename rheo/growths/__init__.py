@@ -2,7 +2,7 @@
 here."""
 
 from rheo.growth import Growth, TreeGrowth
-from rheo.growths import calibrated, rheo, topk
+from rheo.growths import calibrated, mass, rheo, topk
 from rheo.growths.chain import Chain
 from rheo.growths.static import Static
 from rheo.sequoia import Optimal
@@ -10,7 +10,12 @@ from rheo.shapes import complete
 
 __all__ = ["GROWTHS", "TREE_GROWTHS", "Growth", "TreeGrowth"]
 
-GROWTHS: dict[str, Growth] = {"rheo": rheo.plan, "topk": topk.plan, "calibrated": calibrated.plan}
+GROWTHS: dict[str, Growth] = {
+    "rheo": rheo.plan,
+    "topk": topk.plan,
+    "calibrated": calibrated.plan,
+    "mass": mass.plan,
+}
 TREE_GROWTHS: dict[str, TreeGrowth] = {
     "chain": Chain(),
     "independent": Static(complete, repeats=True),

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from rheo.rules import RULES, TREE_RULES, Rule, TreeRule
-from rheo.tree import Tree
+from rheo.tree import PROBE, Tree
 
 _TINY = torch.finfo(torch.float64).tiny
 
@@ -108,7 +108,7 @@ def probes_of(tree: Tree, p: Tensor) -> Probes:
     expansion = tree.expansion.clamp(min=0)
     tail, law = tree.support[request, expansion, tree.anchors :], tree.tail_law[request, expansion]
     tail = tail[..., : law.shape[-1]]
-    is_probe = tree.occupied & (tree.slots == tree.anchors)
+    is_probe = tree.occupied & (tree.kinds == PROBE)
     # What is no probe writes behind the end.
     place = torch.where(is_probe, tree.parents, rows)
     token = tree.tokens.new_full((n, rows + 1), -1).scatter(1, place, tree.tokens)[:, :rows]
