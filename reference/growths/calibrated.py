@@ -1,6 +1,6 @@
 """RheoSampling's slots, each scored by its estimated chance of acceptance in place of its q.
 
-The estimates come from `config.calibration`. Source: docs/theory.md, "Proxies are free".
+The estimates come from `config.worth`. Source: docs/theory.md, "Proxies are free".
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def plan(draft: Draft, config: Config) -> SlotPlan:
 
     The proxy knows z and the likeliest tail token, not the probe's; nothing else could be the best filler.
     """
-    slots, known = rheo.plan(draft, config), config.calibration
+    slots, known = rheo.plan(draft, config), config.worth
     anchor, probe, filler = (
         curves[min(draft.depth, len(curves) - 1)] for curves in (known.anchor, known.probe, known.filler)
     )

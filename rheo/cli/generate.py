@@ -140,13 +140,14 @@ def _rounds(loaded: Loaded, text: str, config: Any, method: str, seed: int, opti
     from rheo.decoding import Sampler
     from rheo.methods import METHODS
     from rheo.models.causal import eos_tokens
+    from rheo.models.drafters import calibrated
     from rheo.models.generation import Limits, generate, stop_strings
     from rheo.models.path_processors import path_processors
     from rheo.models.prompts import chat_ids
 
     names = ("top_k", "top_p", "min_p")
     tops = [getattr(processors, name)(options[name]) for name in names if options[name] is not None]
-    sampler = Sampler(config, METHODS[method], processors.chain(*tops) if tops else None)
+    sampler = Sampler(calibrated(config, loaded.drafter), METHODS[method], processors.chain(*tops) if tops else None)
     by_path: list[Any] = []
     if options["repetition_penalty"] is not None:
         by_path.append(RepetitionPenaltyLogitsProcessor(options["repetition_penalty"]))
