@@ -83,6 +83,17 @@ def at_depth(curves: tuple[Curve, ...], depth: int) -> Curve:
     return curves[min(depth, len(curves) - 1)]
 
 
+def stretched(calibration: Calibration, factors: tuple[Number, Number, Number]) -> Calibration:
+    """With the values of anchors, probes and fillers times these factors >= 0, but never above 1."""
+    names = [field.name for field in fields(Calibration)]
+    return Calibration(
+        **{
+            name: tuple(_stretched(curve, factor) for curve in getattr(calibration, name))
+            for name, factor in zip(names, factors, strict=True)
+        }
+    )
+
+
 def from_json(value: Any) -> AnyCalibration:
     """A Calibration from {"c": .., "lambda": ..} (see `scaled`), or from curves by slot, {"probe": [[[x, value], ..]]};
     what is left out is as by default. Several of them by their temperatures: {"temperatures": {"0.6": ..}, "made": ..},
@@ -117,6 +128,18 @@ def read(path: Path) -> AnyCalibration:
         return from_json(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
         raise ValueError(f"{path}: no calibration: {error}") from error
+
+
+def _stretched(curve: Curve, factor: Number) -> Curve:
+    points = [(x, y * factor) for x, y in curve]
+    inside = [point for point in points if point[1] <= 1]
+    if len(inside) == len(points):
+        return tuple(points)
+    if not inside:
+        return (0, 1), (1, 1)
+    (a, low), (b, high) = points[len(inside) - 1], points[len(inside)]
+    crossing = a + (b - a) * (1 - low) / (high - low)
+    return (*inside, *(((crossing, 1),) if a < crossing < 1 else ()), (1, 1))
 
 
 def _one(value: Any) -> Calibration:

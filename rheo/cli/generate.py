@@ -39,6 +39,7 @@ class _Made:
 @model_options
 @click.option("--method", type=METHOD, default="rheo", show_default=True)
 @tree_options
+@click.option("--refine", is_flag=True, help="Learn from round to round what slots are worth; a calibrated --method.")
 @click.option("--temperature", type=TEMPERATURE, default=1.0, show_default=True, help="0 is greedy.")
 @click.option("--top-k", type=click.IntRange(1), help="Of the target, as the two that follow.")
 @click.option("--top-p", type=Within(0, 1, min_open=True))
@@ -161,7 +162,7 @@ def _rounds(loaded: Loaded, text: str, config: Any, method: str, seed: int, opti
         stop=stop_strings(tokenizer, options["stop"]) if options["stop"] else None,
     )
     paths = path_processors(by_path, [ids]) if by_path else []
-    return generate(loaded.model, loaded.drafter, sampler, [ids], [seed], limits, paths)
+    return generate(loaded.model, loaded.drafter, sampler, [ids], [seed], limits, paths, refine=options["refine"])
 
 
 def _collect(
