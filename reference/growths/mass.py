@@ -25,7 +25,7 @@ def plan(draft: Draft, config: Config) -> SlotPlan:
     Anchors are all leading tokens that are expected to be worth a node of the budget, short of the last one there is;
     `config.anchors` is ignored.
     """
-    known = config.calibration
+    known = config.worth
     anchor, probe, filler = (
         curves[min(draft.depth, len(curves) - 1)] for curves in (known.anchor, known.probe, known.filler)
     )

@@ -25,7 +25,7 @@ def plan(draft: Draft, config: Config) -> SlotPlan:
     Anchors are all leading tokens that are expected to be worth a node of the budget, short of the last one there is;
     `config.anchors` is ignored.
     """
-    known = config.calibration
+    known = config.worth
     anchor, probe, filler = (at_depth(curves, draft.depth) for curves in (known.anchor, known.probe, known.filler))
     score = torch.as_tensor(draft.score, dtype=torch.float64, device=draft.q.device).expand(draft.q.shape[:-1])
     worth, behind = values(anchor, draft.q), values(filler, draft.q)
