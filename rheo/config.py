@@ -67,6 +67,12 @@ class Config:
         return (self.calibration or Calibration()).at(self.temperature)
 
     @property
+    def least(self) -> Fraction:
+        """What a slot must be expected to be worth to lead its parent's: about what the last kept node is. A rough guess
+        will do (docs/search.md); the odd number keeps it away from ties."""
+        return Fraction(5, 11) / self.budget
+
+    @property
     def expansions(self) -> int:
         """Probe decisions in one round: the root and `beam` nodes at each depth 1..depth-1."""
         return 1 + (self.depth - 1) * self.beam

@@ -97,7 +97,7 @@ def grow(drafter: Drafter, probe: Tensor, config: Config, growth: Growth | TreeG
     return _rerank(layers, config, plan)
 
 
-def drafts_of(drafter: Drafter, frontier: Frontier, config: Config, scores: Tensor | float = 1.0) -> Draft:
+def drafts_of(drafter: Drafter, frontier: Frontier, config: Config, scores: Tensor | None = None) -> Draft:
     """The truncated drafts of a frontier's nodes with these scores [N, b].
 
     ValueError on logits of another shape than the frontier's.

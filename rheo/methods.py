@@ -23,7 +23,7 @@ METHODS: dict[str, Method] = {
     "rheo-transport": Method(GROWTHS["rheo"], TREE_RULES["transport"]),
     "calibrated": Method(GROWTHS["calibrated"], RULES["probe_first"]),
     "calibrated-transport": Method(GROWTHS["calibrated"], TREE_RULES["transport"]),
-    "mass-transport": Method(GROWTHS["mass"], TREE_RULES["transport"]),
+    "adaptive-transport": Method(GROWTHS["adaptive"], TREE_RULES["transport"]),
     "chain": Method(TREE_GROWTHS["chain"], RULES["probe_first"]),
     "block": Method(TREE_GROWTHS["chain"], TREE_RULES["transport"]),
     "specinfer": Method(TREE_GROWTHS["independent"], RULES["multi_round"]),

@@ -20,7 +20,7 @@ class Draft:
     tokens: int64 [N, b, S]. logits: float64 [N, b, S], untempered. q: float64 [N, b, S], their softmax.
     candidate: bool [N, b, S], false where q = 0 (a logit of -inf); candidates come first.
     largest: [N, b], the greatest logit: NaN, +inf or -inf exactly where the logits are not usable.
-    depth, score: of the nodes that they follow; score: float64 [N, b], 1 at the root, and where nobody asks for it.
+    depth, score: of the nodes that they follow, 0 and 1 for the root; score: float64 [N, b].
     """
 
     tokens: Tensor
@@ -28,13 +28,11 @@ class Draft:
     q: Tensor
     candidate: Tensor
     largest: Tensor
-    depth: int = 0
-    score: Tensor | float = 1.0
+    depth: int
+    score: Tensor
 
 
-def truncate(
-    logits: Tensor, support: int | None, depth: int = 0, score: Tensor | float = 1.0
-) -> Draft:
+def truncate(logits: Tensor, support: int | None, depth: int = 0, score: Tensor | None = None) -> Draft:
     """Keep the `support` likeliest tokens of draft logits [N, b, V] (any float dtype); ties keep the lower ids.
 
     Candidates are told by their logits, so a probability that underflows still counts.
@@ -44,7 +42,9 @@ def truncate(
     logits = widened(logits)
     tokens, largest = top(logits, size)
     kept = logits.gather(-1, tokens).double()
-    return Draft(tokens, kept, softmax(kept), kept > -torch.inf, largest, depth, score)
+    q = softmax(kept)
+    score = torch.ones_like(q[..., 0]) if score is None else score
+    return Draft(tokens, kept, q, kept > -torch.inf, largest, depth, score)
 
 
 def widened(logits: Tensor) -> Tensor:

@@ -45,7 +45,7 @@ from verify.transport import compare
 pytestmark = pytest.mark.exact
 
 NEW = ("rheo-transport", "calibrated", "calibrated-transport")
-ALL = (*NEW, "mass-transport")
+ALL = (*NEW, "adaptive-transport")
 SHAPES = [(1, 3, 2, 2, 5), (0, 2, 2, 2, 4), (1, 2, 3, 2, 4), (2, 4, 2, 2, 6), (0, 3, 2, 3, 6)]
 RANDOM = [
     Case(f"{kind}-{i}", random_toy(i, 3, 2, kind), Config(*shape, None, Fraction(1, 1 + i % 2)))
@@ -292,7 +292,7 @@ def test_any_calibration_is_lossless_and_torch_follows_it(calibration: Calibrati
     for case in (each for each in battery() if each.name in ("contexts", "branches", "late-probe", "wide")):
         calibrated = replace(case, config=replace(case.config, calibration=calibration))
         numbers = np.random.default_rng(1).random((40, case.config.decisions))
-        for method in ("calibrated", "calibrated-transport", "mass-transport"):
+        for method in ("calibrated", "calibrated-transport", "adaptive-transport"):
             assert tv(calibrated, METHODS[method]) == 0
             assert toy_disagreements(calibrated, method, PRECISIONS["float64"], numbers) == []
 

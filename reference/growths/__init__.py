@@ -2,7 +2,7 @@
 here."""
 
 from reference.growth import Growth, TreeGrowth
-from reference.growths import calibrated, mass, rheo, topk
+from reference.growths import adaptive, calibrated, rheo, topk
 from reference.growths.chain import Chain
 from reference.growths.static import Static, with_replacement, without_replacement
 from rheo.sequoia import Optimal
@@ -14,7 +14,7 @@ GROWTHS: dict[str, Growth] = {
     "rheo": rheo.plan,
     "topk": topk.plan,
     "calibrated": calibrated.plan,
-    "mass": mass.plan,
+    "adaptive": adaptive.plan,
 }
 TREE_GROWTHS: dict[str, TreeGrowth] = {
     "chain": Chain(),

@@ -2,7 +2,7 @@
 here."""
 
 from rheo.growth import Growth, TreeGrowth
-from rheo.growths import calibrated, mass, rheo, topk
+from rheo.growths import adaptive, calibrated, rheo, topk
 from rheo.growths.chain import Chain
 from rheo.growths.static import Static
 from rheo.sequoia import Optimal
@@ -14,7 +14,7 @@ GROWTHS: dict[str, Growth] = {
     "rheo": rheo.plan,
     "topk": topk.plan,
     "calibrated": calibrated.plan,
-    "mass": mass.plan,
+    "adaptive": adaptive.plan,
 }
 TREE_GROWTHS: dict[str, TreeGrowth] = {
     "chain": Chain(),
