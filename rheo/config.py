@@ -68,8 +68,10 @@ class Config:
 
     @property
     def least(self) -> Fraction:
-        """What a slot must be expected to be worth to lead its parent's: about what the last kept node is. A rough guess
-        will do (docs/search.md); the odd number keeps it away from ties."""
+        """What an adaptive anchor must be expected to be worth: about what a tree's last node is.
+
+        A rough guess will do (docs/search.md); an odd number, so that few toys tie with it.
+        """
         return Fraction(5, 11) / self.budget
 
     @property

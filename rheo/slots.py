@@ -21,7 +21,7 @@ class SlotPlan:
     proxy: float64 [N, b], what the probe is worth, whichever token it turns out to be.
     tail_law: float64 [N, b, S - anchors], q~ of the support's other tokens, all zero where there is no tail;
     [N, b, 0] if there are only anchors.
-    leading: int64 [N, b], below S, the anchors of every node where nodes differ; `anchors` is 0 then, and q~ is 0 at them.
+    leading: int64 [N, b], below S, the anchors of every node where nodes differ; `anchors` is 0 then, and q~ at them.
     """
 
     anchors: int

@@ -6,7 +6,6 @@ Source: docs/search.md. What leads a node's slots is known from its draft and it
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 
 from reference.distributions import Array
 from reference.growths import calibrated

@@ -11,6 +11,7 @@ import torch
 from rheo.config import Config
 from rheo.decoding import Pair, Sampler, play_round
 from rheo.growth import TreeGrowth
+from rheo.growths import rheo
 from rheo.methods import METHODS
 from rheo.models.generation import Limits, generate
 from rheo.slots import SlotPlan
@@ -26,6 +27,7 @@ from verify.calibrating.starts import round_starts
 
 METHOD = "rheo-transport"  # grows the trees: it needs no calibration to begin with
 _TOGETHER = 4  # contexts of a batch
+ANCHORS = (0, 1, 2, 4, 8)  # what a slot is worth is asked for each of these numbers: growth may take any
 
 
 @dataclass(frozen=True)
@@ -91,10 +93,15 @@ def observe_rounds(models: Models, config: Config, contexts: Sequence[Sequence[i
         tree, path = play_round(replace(sampler, method=replace(sampler.method, growth=noting)), watched, uniforms)
         q = torch.cat([draft.q for draft in drafts], 1)
         p = target_law(sampler, watched.seen[0])
-        found.append(observe(tree, q, p, config.slots, REACH[sampler.method.rule]))
+        reached = REACH[sampler.method.rule](tree, p)
+        for m in (m for m in ANCHORS if m < config.slots):
+            laws = torch.cat([rheo.plan(draft, replace(config, anchors=m)).tail_law for draft in drafts], 1)
+            # As if every parent had m anchors; how often it is reached is the drafted tree's.
+            seen = replace(tree, anchors=m, tail_law=laws)
+            found.append(observe(seen, q, p, config.slots, lambda *_: reached))
         return tree, path
 
     seeds = [seed + i for i in range(len(contexts))]
     sampler = Sampler(config, METHODS[METHOD])
     next(generate(models.target, models.drafter, sampler, contexts, seeds, Limits(1), play=play))
-    return found[0]
+    return joined(found)
