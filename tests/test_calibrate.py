@@ -269,9 +269,9 @@ def test_commands_take_a_calibration_and_refine_only_what_has_one(
     seen: list[tuple[Any, bool]] = []
     inner = generation.generate
 
-    def noting(model: Any, drafter: Any, sampler: Sampler, *rest: Any, refine: bool = False, **more: Any) -> Any:
+    def noting(model: Any, drafter: Any, sampler: Sampler, *rest: Any, refine: bool) -> Any:
         seen.append((sampler.config.calibration, refine))
-        return inner(model, drafter, sampler, *rest, refine=refine, **more)
+        return inner(model, drafter, sampler, *rest, refine=refine)  # type: ignore[misc]
 
     monkeypatch.setattr(generation, "generate", noting)
     command = ("generate", "w3 w4", "--target", folder, "--draft", "skip:5", "--max-new-tokens", 8, *TREE)
