@@ -62,10 +62,9 @@ TIME = record(
 
 FLOOR = record({"tokens": COUNT, "mean": PROBABILITY, "largest": PROBABILITY, "dtype": TEXT})
 
-POINT = record({"suite": TEXT, "bound": AMOUNT, "methods": mapping(AMOUNT)})
-DEPTH_ONE = record(
-    {"contexts": COUNT, "methods": mapping(AMOUNT), "bound": AMOUNT, "points": many(POINT, maxItems=500)}
-)
+AT_ONE = mapping(record({"candidates": AMOUNT, "accepted": AMOUNT, "bound": AMOUNT, "likeliest": AMOUNT}))
+POINT = record({"suite": TEXT, "methods": AT_ONE})
+DEPTH_ONE = record({"contexts": COUNT, "methods": AT_ONE, "points": many(POINT, maxItems=500)})
 
 VARIANT = record(
     {

@@ -118,12 +118,11 @@ def units(plan: Plan) -> Iterator[Unit]:
 
 
 def variants(plan: Plan, temperature: float) -> list[Variant]:
-    """What is drafted at every context of one temperature; ablations but the temperature's at the plan's own."""
+    """What is drafted at every context of one temperature; at others than the plan's no ablation but the budget."""
     base = Variant(BASE, replace(plan.config, temperature=temperature), plan.drafted)
     found = [base]
-    if temperature != float(plan.config.temperature):
-        return found
-    for key in plan.ablations:
+    own = temperature == float(plan.config.temperature)
+    for key in plan.ablations if own else {"budget"} & set(plan.ablations):
         # Top-K draws nothing: anchors mean nothing to it, and its few likeliest tokens are in every support.
         drawing = tuple(n for n in plan.drafted if METHODS[n].growth is not GROWTHS["topk"])
         methods = plan.drafted if key == "budget" else drawing

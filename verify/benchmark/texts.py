@@ -107,9 +107,7 @@ def target_law(sampler: Sampler, logits: Tensor) -> Tensor:
 
 
 @torch.inference_mode()
-def expected_tokens(sampler: Sampler, tree: Tree, logits: Tensor) -> float | None:
-    """Expected tokens of a round of one request, given its tree; None for a rule without a formula."""
-    reach = expected.REACH.get(sampler.method.rule)
-    if reach is None:
-        return None
+def expected_tokens(sampler: Sampler, tree: Tree, logits: Tensor) -> float:
+    """Expected tokens of a round of one request, given its tree."""
+    reach = expected.REACH[sampler.method.rule]
     return float(expected.tokens(tree, reach(tree, target_law(sampler, logits)))[0])
