@@ -7,7 +7,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from reports import exhibits, subjects, summary, tiers
-from reports.bench import ablations, bound, rounds, setting, tau
+from reports.bench import ablations, bound, grid, rounds, setting, tau
 from reports.bench import summary as bench_summary
 from reports.blocks import Remark, Section, status_cell, stem
 
@@ -27,6 +27,7 @@ _SECTIONS = (
 _BENCH = (
     tau.table,
     tau.expected,
+    grid.grid,
     rounds.acceptance,
     bound.depth_one,
     rounds.time,

@@ -29,16 +29,16 @@ TABLE = record(
     }
 )
 
-EXPECTED = record(
-    {
-        **WHOSE,
-        "prompts": COUNT,
-        "contexts": COUNT,
-        "tau": AMOUNT,
-        "interval": INTERVAL,
-        "differences": mapping(DIFFERENCE),
-    }
-)
+EXPECTED_KEYS = {
+    **WHOSE,
+    "prompts": COUNT,
+    "contexts": COUNT,
+    "tau": AMOUNT,
+    "interval": INTERVAL,
+    "differences": mapping(DIFFERENCE),
+}
+EXPECTED = record(EXPECTED_KEYS)
+GRID = record({"temperature": AMOUNT, "budget": COUNT, **EXPECTED_KEYS})
 
 DEPTH = record(
     {
@@ -121,6 +121,7 @@ SUMMARY = record(
         "floor": or_null(FLOOR),
         "depth_one": or_null(DEPTH_ONE),
         "ablations": record({}, support=VARIANTS, anchors=VARIANTS, temperature=VARIANTS, budget=VARIANTS),
+        "grid": many(GRID, maxItems=1_000),
     }
 )
 
