@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from fractions import Fraction
 
-from rheo.calibration import Calibration
+from rheo.calibration import AnyCalibration, Calibration
 
 
 class ConfigError(ValueError):
@@ -34,7 +34,7 @@ class Config:
     budget: R, drafted nodes kept after reranking (the root is not counted).
     support: S, draft tokens kept by truncation; None keeps the whole vocabulary.
     temperature: T, 0 or from 1e-30 to 1e30; 0 means argmax. A Fraction whose inverse is an integer keeps laws exact.
-    calibration: what slots are worth, for growths that go by it.
+    calibration: what slots are worth, for growths that go by it; None: `Calibration()`, or what a drafter comes with.
 
     Raises ConfigError naming the first setting outside its domain.
     """
@@ -46,7 +46,7 @@ class Config:
     budget: int = 59
     support: int | None = 128
     temperature: Fraction | float = Fraction(1)
-    calibration: Calibration = field(default_factory=Calibration)
+    calibration: AnyCalibration | None = None
 
     def __post_init__(self) -> None:
         for key, least in _LEAST.items():
@@ -60,6 +60,11 @@ class Config:
         require_temperature(self.temperature)
         if self.slots + (self.depth - 1) * self.beam * self.slots >= 1 << POSITION_BITS:
             raise ConfigError("slots", f"slots x beam x depth must stay below {1 << POSITION_BITS}")
+
+    @property
+    def worth(self) -> Calibration:
+        """What slots are worth at this temperature."""
+        return (self.calibration or Calibration()).at(self.temperature)
 
     @property
     def expansions(self) -> int:

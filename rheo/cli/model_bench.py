@@ -95,6 +95,7 @@ def bench_models(request: Request) -> int:
 def _loaded(request: Request) -> tuple[Plan, Models]:
     """The models, and the plan with its questions as token ids."""
     from rheo.models.causal import eos_tokens
+    from rheo.models.drafters import calibrated
     from verify.benchmark.plan import Plan
     from verify.benchmark.texts import Models
 
@@ -110,7 +111,7 @@ def _loaded(request: Request) -> tuple[Plan, Models]:
     plan = Plan(
         suites,
         request.methods,
-        request.config,
+        calibrated(request.config, loaded.drafter),
         request.max_new_tokens,
         request.seeds,
         request.contexts,
