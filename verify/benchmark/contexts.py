@@ -159,13 +159,14 @@ def _node(drafted: Drafted, p: Tensor) -> Record:
 def _variants(todo: list[Variant], found: list[Record]) -> Record:
     """The trees of all contexts, gathered by variant: values of each context, sums of the rest."""
     gathered: Record = {}
-    for variant in todo:
-        every = [(at["first"], [t for t in at["trees"] if t["variant"] == variant.name]) for at in found]
-        describing = [(first, _describing(trees, variant.methods)) for first, trees in every]
+    for variant in dict.fromkeys(each.name for each in todo):
+        every = [(at["first"], [t for t in at["trees"] if t["variant"] == variant]) for at in found]
+        methods = [name for each in todo if each.name == variant for name in each.methods]
+        describing = [(first, _describing(trees, methods)) for first, trees in every]
         # At the first context the drafter reads the prompt besides.
         timed = [tree for first, tree in describing if not first]
-        gathered[variant.name] = {
-            "methods": {name: _method(name, [t for _, trees in every for t in trees]) for name in variant.methods},
+        gathered[variant] = {
+            "methods": {name: _method(name, [t for _, trees in every for t in trees]) for name in methods},
             "root": _sums([tree["root"] for _, tree in describing]),
             "probe": _sums([tree["probe"] for _, tree in describing if tree["probe"] is not None]),
             "timed": {"trees": len(timed), **_sums([{key: t[key] for key in ("draft", "growth")} for t in timed])},
