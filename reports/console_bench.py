@@ -39,6 +39,7 @@ def model_tables(record: Record, on_stderr: bool = False) -> None:
         _acceptance(found["acceptance"]),
         _time(found["time"]),
         _depth_one(found["depth_one"]),
+        _shapes(found["shapes"]),
         *(make(key, rows) for key, rows in found["ablations"].items() for make in (_ablation, _drafts)),
     ):
         if table.row_count:
@@ -91,6 +92,21 @@ def _grid(rows: Sequence[Record]) -> Table:
         differences = [_difference(row["differences"].get(other)) for other in others]
         tau = (_number(row["tau"], digits=3), _around(row["tau"], row["interval"]))
         table.add_row(f"{row['temperature']:g}", str(row["budget"]), escape(row["method"]), *tau, *differences)
+    return table
+
+
+def _shapes(found: Sequence[Record]) -> Table:
+    table = _table("T", "method", "nodes", "chosen", "by", title="trees of fixed shape, measured at other texts")
+    for each in found:
+        heat = f"{each['temperature']:g}"
+        for choice in each["choices"]:
+            taus = ", ".join(f"{k}: {tau:.3f}" for k, tau in zip(choice["tried"], choice["tau"], strict=True))
+            table.add_row(
+                heat, escape(choice["method"]), str(choice["budget"]), f"K = {choice['slots']}", f"tau {taus}"
+            )
+        if each["acceptance"]:
+            rates = ", ".join(f"{rate:.3f}" for rate in each["acceptance"])
+            table.add_row(heat, "sequoia", "all", "best shape", f"acceptance {rates}")
     return table
 
 

@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
-from itertools import permutations
+from itertools import permutations, product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,12 +29,14 @@ from rheo.models.generation import Limits, generate
 from rheo.uniforms import draw_uniforms
 from tests.conftest import Rheo
 from tests.tiny_models import CONFIG, PROMPTS, VOCAB, keep_a_stale_row, skipping, tiny_target
-from verify.benchmark import depth_one, expected, stats
+from verify.benchmark import depth_one, expected, shaping, stats
 from verify.benchmark import run as run_module
 from verify.benchmark.autoregressive import NoDrafter, play_token
 from verify.benchmark.clock import Seconds, Watched, split
 from verify.benchmark.floor import numeric_floor
 from verify.benchmark.plan import ABLATIONS, Plan, Question, units, variants
+from verify.benchmark.pruning import pruned
+from verify.benchmark.shapes import of_record
 from verify.benchmark.texts import Models, target_law
 from verify.cases import Case
 from verify.laws import classes_of, compose, draft_of, exact_law, exact_stops, target_of
@@ -266,10 +268,50 @@ def test_the_numeric_floor_is_low_and_shows_a_stale_cache(models: Models, monkey
     assert numeric_floor(models, replace(PLAN, max_new_tokens=40), "rheo", PROMPTS[0], 1)["largest"] > 1e-2
 
 
+@pytest.mark.parametrize("method", ["specinfer", "spectr"])
+def test_a_smaller_complete_tree_is_the_beginning_of_a_larger_one(method: str) -> None:
+    large = Case("any", random_toy(3, 6, 3, "any"), Config(0, 3, 1, 3, 20, 4, 1.0))
+    tree, _, p = played(large, method, 50)
+    for budget in (1, 4, 11, 19):
+        small, _, other = played(replace(large, config=replace(large.config, budget=budget)), method, 50)
+        beginning = pruned(tree, range(budget))
+        assert torch.equal(beginning.tokens, small.tokens)
+        assert torch.equal(beginning.parents, small.parents)
+        both = ((beginning, p[:, : budget + 1]), (small, other))
+        taus = [expected.tokens(grown, expected.REACH[METHODS[method].rule](grown, rows)) for grown, rows in both]
+        assert taus[0].allclose(taus[1], atol=1e-12)
+
+
+def test_measured_acceptance_is_how_often_each_child_is_the_one_that_is_accepted() -> None:
+    count = 20_000
+    case = Case("any", random_toy(4, 6, 1, "any"), Config(0, 3, 1, 1, 3, None, 1.0))
+    pair = ToyPair(automaton(case.toy, torch.float64), torch.zeros(count, dtype=torch.int64))
+    tree, path = play_round(Sampler(case.config, shaping.EVEN), pair, draw_uniforms(case.config, range(count)))
+    p = target_law(Sampler(case.config, shaping.EVEN), pair.target(tree))
+    accepted, reached = shaping.rates(tree, p, case.config)
+    assert reached.tolist() == [count] * 3
+    shares = (accepted / reached).tolist()
+    assert len(set(shares)) == 3
+    for child, share in enumerate(shares, start=1):
+        seen = float((path.rows[:, 0] == child).double().mean())
+        assert abs(seen - share) < 5 * (share / count) ** 0.5
+
+
+def test_the_number_of_children_that_yields_most_is_taken_and_sequoias_tree_is_made_for_its_acceptance() -> None:
+    record = {"contexts": 1, "tau": {"spectr": {"15": {"1": 1.5, "4": 2.0, "2": 2.0}}}, "acceptance": [0.7, 0.2]}
+    found = of_record(record)
+    config = Config(anchors=5, budget=15)
+    assert (found.applied("spectr", config).slots, found.applied("spectr", config).anchors) == (2, 1)
+    assert found.applied("spectr", replace(config, budget=16)) == replace(config, budget=16)
+    assert found.applied("sequoia", config).acceptance.rates == (0.7, 0.2)
+    assert found.applied("rheo", config) == config
+
+
 class Letters:
     """A tokenizer of single characters."""
 
     chat_template = None
+    bos_token_id = None
 
     def __call__(self, text: str) -> dict[str, list[int]]:
         return {"input_ids": [ord(letter) % VOCAB for letter in text]}
@@ -381,6 +423,25 @@ def test_the_documented_example_has_the_keys_of_a_real_run_and_the_terminal_show
     assert keys(real) == keys(example)
     for title in ("expected tau at the same round starts", "expected tau by support", "numeric floor", "T = 1"):
         assert title in err
+
+
+def test_all_methods_meet_rheo_at_every_temperature_and_size_in_shapes_of_their_own(bench: Any, tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    arguments = ("--methods", ",".join(METHODS), "--ablations", "budget,temperature", "--limit", 2, "--seeds", 1)
+    assert bench(*arguments, "--max-new-tokens", 4, "--contexts", 1, "--json", path)[0] == 0
+    found = json.loads(path.read_text())["summary"]
+    rows = {(row["temperature"], row["budget"], row["method"]): row for row in found["grid"]}
+    assert set(rows) == set(product((0.0, 0.3, 0.6, 1.0), (8, 15, 31, 59), METHODS))
+    assert all(row["differences"]["rheo"]["interval"] for (_, _, name), row in rows.items() if name != "rheo")
+    assert set(found["depth_one"]["methods"]) == set(METHODS)
+    for each in found["depth_one"]["methods"].values():
+        assert each["accepted"] <= each["bound"] + 0.03
+    assert [each["temperature"] for each in found["shapes"]] == [1.0, 0.0, 0.3, 0.6]
+    for each in found["shapes"]:
+        assert 0 < sum(each["acceptance"]) <= 1 + 1e-5
+        assert {(choice["method"], choice["budget"]) for choice in each["choices"]} == set(
+            product(("specinfer", "spectr"), (8, 15, 31, 59))
+        )
 
 
 def test_a_long_run_without_a_file_prints_its_figures(bench: Any) -> None:

@@ -127,7 +127,7 @@ def test_keys_of_other_kinds_mean_nothing_in_a_benchmark(tmp_path: Path) -> None
 
 def test_a_benchmark_stopped_before_its_first_text_has_a_page() -> None:
     run = {**bench_run(), "complete": False}
-    sections = ("table", "expected", "acceptance", "time", "grid")
+    sections = ("table", "expected", "acceptance", "time", "grid", "shapes")
     run["summary"] = {**{key: [] for key in sections}, "floor": None, "depth_one": None, "ablations": {}}
     said = Page(render(run, "x")).words
     assert "nothing measured so far" in said

@@ -40,6 +40,24 @@ EXPECTED_KEYS = {
 EXPECTED = record(EXPECTED_KEYS)
 GRID = record({"temperature": AMOUNT, "budget": COUNT, **EXPECTED_KEYS})
 
+CHOICE = record(
+    {
+        "method": TEXT,
+        "budget": COUNT,
+        "slots": COUNT,
+        "tried": many(COUNT, maxItems=100),
+        "tau": many(AMOUNT, maxItems=100),
+    }
+)
+SHAPES = record(
+    {
+        "temperature": AMOUNT,
+        "contexts": COUNT,
+        "acceptance": many(PROBABILITY, maxItems=1_000),
+        "choices": many(CHOICE, maxItems=100),
+    }
+)
+
 DEPTH = record(
     {
         **WHOSE,
@@ -124,6 +142,7 @@ SUMMARY = record(
         "floor": or_null(FLOOR),
         "depth_one": or_null(DEPTH_ONE),
         "ablations": record({}, support=VARIANTS, anchors=VARIANTS, temperature=VARIANTS, budget=VARIANTS),
+        "shapes": many(SHAPES, maxItems=100),
         "grid": many(GRID, maxItems=1_000),
     }
 )

@@ -10,6 +10,7 @@ from verify.acceptance import Emitted
 from verify.benchmark import stats
 from verify.benchmark.clock import Seconds
 from verify.benchmark.plan import AR, BASE, Plan, Unit, units, values, variant_name
+from verify.benchmark.shapes import of_record
 
 Record = dict[str, Any]
 Finished = list[tuple[Unit, Record]]
@@ -33,6 +34,7 @@ def summary(plan: Plan, records: Mapping[str, Record], dtype: str) -> Record:
         "floor": _floor([record for unit, record in finished if unit.kind == "floor"], dtype),
         "depth_one": _depth_one(own),
         "ablations": {key: _ablation(plan, contexts, key) for key in plan.ablations},
+        "shapes": [_shapes(unit, record) for unit, record in finished if unit.kind == "shapes"],
         "grid": _grid(plan, contexts) if {"temperature", "budget"} & set(plan.ablations) else [],
     }
 
@@ -154,6 +156,24 @@ def _expected(plan: Plan, contexts: Finished, suite: str, variant: str = BASE) -
                 }
             )
     return rows
+
+
+def _shapes(unit: Unit, record: Record) -> Record:
+    """What was measured beforehand at one temperature, and what was chosen by it."""
+    chosen = of_record(record).slots
+    choices = [
+        {
+            "method": name,
+            "budget": int(budget),
+            "slots": chosen[name][int(budget)],
+            "tried": [int(k) for k in taus],
+            "tau": list(taus.values()),
+        }
+        for name, by_budget in record["tau"].items()
+        for budget, taus in by_budget.items()
+    ]
+    about = {"temperature": unit.temperature, "contexts": record["contexts"]}
+    return {**about, "acceptance": record["acceptance"], "choices": choices}
 
 
 def _grid(plan: Plan, contexts: Finished) -> list[Record]:

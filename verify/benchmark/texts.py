@@ -33,11 +33,12 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class Models:
-    """A target, a drafter for it, and the tokens that end a text."""
+    """A target, a drafter for it, the tokens that end a text, and a tokenizer if texts are to be begun."""
 
     target: PreTrainedModel
     drafter: Drafter
     eos: frozenset[int] = frozenset()
+    tokenizer: Any = None
 
 
 def text(
