@@ -145,6 +145,18 @@ def test_the_headline_is_of_rheo_else_of_the_last_method_that_drafts() -> None:
         assert Page(render(run, "x")).words
 
 
+def test_shapes_that_were_measured_are_on_the_page_and_the_best_stands_out() -> None:
+    run = small()
+    run["summary"]["grid"], run["summary"]["table"] = [], []
+    choice = {"method": "spectr", "budget": 31, "slots": 3, "tried": [1, 3, 10], "tau": [1.71, 2.345, 2.1]}
+    about = {"temperature": 0.6, "contexts": 12}
+    run["summary"]["shapes"] = [{**about, "acceptance": [0.5, 0.125], "choices": [choice]}]
+    html = render(run, "x")
+    said = Page(html).words
+    assert all(text in said for text in ("by 12 round starts of other texts", "tau at K = 3", "1.710", "0.1250"))
+    assert re.findall(r'<td class="number strong ?">\s*([^<]*)</td>', html) == ["2.345"]
+
+
 def test_one_seed_and_one_prompt_give_no_interval_and_no_spread() -> None:
     run = small()
     for row in run["summary"]["table"]:

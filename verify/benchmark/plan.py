@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from rheo.config import Config
+from rheo.growth import TreeGrowth
 from rheo.growths import GROWTHS
 from rheo.growths.static import Static
 from rheo.methods import METHODS
@@ -152,7 +153,8 @@ def variants(plan: Plan, temperature: float) -> list[Variant]:
     for key in plan.ablations if own else {"budget"} & set(plan.ablations):
         # Top-K draws nothing: anchors mean nothing to it, and its few likeliest tokens are in every support.
         drawing = tuple(n for n in plan.drafted if METHODS[n].growth is not GROWTHS["topk"])
-        methods = plan.drafted if key == "budget" else drawing
+        probing = tuple(n for n in drawing if not isinstance(METHODS[n].growth, TreeGrowth))
+        methods = {"budget": plan.drafted, "anchors": probing}.get(key, drawing)
         if key == "temperature" or not methods:
             continue
         for value in values(plan, key):

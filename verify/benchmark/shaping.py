@@ -42,7 +42,7 @@ def measure(models: Models, plan: Plan, temperature: float, seed: int) -> Record
     starts = round_starts(models.target, models.tokenizer, plan.openings, _EACH, temperature, seed)
     config = replace(plan.config, temperature=temperature)
     budgets = [int(value or 0) for value in values(plan, "budget")] or [config.budget]
-    names = [name for name in MEASURED if name in plan.shaped]
+    names = [name for name in MEASURED if name in plan.shaped and starts]
     tried = sorted({k for k in _TRIED if k < config.slots} | {config.slots})
     # Keys are texts, as they are when the record was read from a file.
     taus = {name: {str(budget): {str(k): 0.0 for k in tried} for budget in budgets} for name in names}
@@ -61,7 +61,7 @@ def measure(models: Models, plan: Plan, temperature: float, seed: int) -> Record
                     reach = expected.REACH[METHODS[name].rule](less, there)
                     taus[name][str(budget)][str(k)] += float(expected.tokens(less, reach)[0]) / len(starts)
         if "sequoia" in plan.shaped:
-            even = replace(config, anchors=0, budget=max(budgets))
+            even = replace(config, anchors=0, budget=max(*budgets, config.slots))
             tree, p = _drafted(pair, even, EVEN, draw_uniforms(even, [seed], index, device))
             sums.add_(rates(tree, p, even).cpu())
 
