@@ -8,7 +8,7 @@ from typing import Any
 from reports.bench import figures
 from reports.bench.figures import Series
 from reports.bench.words import interval, look, signed
-from reports.blocks import Cell, Figure, Section, Table, distinct, fixed, number, plain
+from reports.blocks import Block, Cell, Figure, Section, Table, distinct, fixed, number, plain
 
 Json = dict[str, Any]
 
@@ -24,7 +24,7 @@ def grid(run: Json) -> Section | None:
         "All methods at the same round starts of a temperature, all suites weighted alike. Differences are paired by "
         "round start; of two temperatures the texts differ, so only rows of one temperature compare."
     )
-    blocks = [*_drawn(run, rows), _table(rows), _in_full(run, rows)]
+    blocks: list[Block] = [*_drawn(run, rows), _table(rows), _in_full(run, rows)]
     return Section("grid", "Expected tau by temperature and tree size", lead, blocks)
 
 

@@ -186,7 +186,7 @@ def variant_name(key: str, value: float | None) -> str:
 
 
 def _shapes(plan: Plan, temperature: float) -> Unit:
-    sizes = "+".join(map(str, sorted(values(plan, "budget") or [plan.config.budget])))
+    sizes = "+".join(f"{value:g}" for value in values(plan, "budget") or [plan.config.budget])
     name = f"{'+'.join(plan.shaped)}/{len(plan.openings)}/{sizes}"
     return Unit("shapes", "openings", Question("all", ()), name, 0, temperature, 40 * len(plan.openings))
 

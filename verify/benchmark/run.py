@@ -34,9 +34,10 @@ def run(models: Models, plan: Plan, records: Mapping[str, Record]) -> Iterator[t
     """
     known = dict(records)
     todo = [unit for unit in units(plan) if unit.key not in known]
-    asked = next((unit for unit in todo if unit.kind != "shapes"), None)
-    for method in plan.methods if asked else ():
-        _checked(asked, lambda method=method: text(models, plan, method, asked.question.tokens, 0, _WARM_UP))
+    for unit in [unit for unit in todo if unit.kind != "shapes"][:1]:
+        for method in plan.methods:
+            prompt = unit.question.tokens
+            _checked(unit, lambda method=method, prompt=prompt: text(models, plan, method, prompt, 0, _WARM_UP))
     shaped = with_shapes(plan, known)
     for unit in todo:
         known[unit.key] = _checked(unit, lambda unit=unit, shaped=shaped: _carried_out(models, shaped, unit))

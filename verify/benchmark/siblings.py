@@ -83,8 +83,8 @@ def with_factor(siblings: Siblings) -> Turns:
     """Tests by min(1, p / (rho q)), with the factor of the rule."""
     p, law, beside, width = siblings.p, siblings.law, siblings.beside, siblings.own.shape[-2]
     count = siblings.there.sum(-1, keepdim=True)
-    flat = (x.reshape(-1, x.shape[-1]) for x in (p, beside, law, count))
-    rho = factor(*flat, width).reshape(count.shape)
+    inside, outside, drawn, children = (x.reshape(-1, x.shape[-1]) for x in (p, beside, law, count))
+    rho = factor(inside, outside, drawn, children, width).reshape(count.shape)
     taken = torch.minimum(p / rho, law)
     overlap = taken.sum(-1, keepdim=True)
     due = (p - taken * (1 - (1 - overlap) ** count) / overlap.clamp(min=_TINY)).clamp(min=0)
