@@ -68,7 +68,6 @@ def calibrate(
     if seen is not None and seen.resolve() == output.resolve():
         raise click.UsageError(f"--output and --seen are the same file {output}")
     config = tree_config(1.0, {**given, "calibration": None})
-    from rheo.calibration import from_json
     from rheo.models.causal import eos_tokens
     from verify.benchmark.texts import Models
     from verify.calibrating import record
@@ -87,8 +86,10 @@ def calibrate(
         raise KeyboardInterrupt
     try:
         fits = {heat: fitted(each.observed, weighted=not unweighted) for heat, each in progress.items()}
+        if len(fits) < len(plan.temperatures):
+            raise ValueError("there is no context to learn from")
     except ValueError as error:
-        raise click.ClickException(f"{error}: more --limit, or more --contexts") from None
+        raise click.ClickException(f"{error}: give more --limit, or more --contexts") from None
     made = {
         **asked,
         "weights": "none" if unweighted else "reach",
@@ -96,9 +97,7 @@ def calibrate(
         "seconds": round(time.monotonic() - began, 1),
         "versions": {name: metadata.version(name) for name in ("rheosampling", "torch", "transformers")},
     }
-    found = record.document(fits, made)
-    from_json(found)
-    write_text(output, record.dumps(found))
+    write_text(output, record.dumps(record.document(fits, made)))
     for heat, each in sorted(progress.items()):
         depths = ", ".join(f"{name} {len(getattr(fits[heat], name))}" for name in ("anchor", "probe", "filler"))
         slots = len(each.observed.x)

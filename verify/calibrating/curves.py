@@ -37,10 +37,11 @@ def counted(weight: Floats) -> float:
 
 def curve(x: Floats, worth: Floats, weight: Floats) -> Curve:
     """From (0, 0) to x = 1 through points of a monotone regression: means over bins that hold equal shares of x."""
-    order = np.argsort(x, kind="stable")
-    x, worth, weight = x[order], worth[order], weight[order]
-    level = isotonic_regression(worth, weights=weight).x
     knots = int(np.clip(counted(weight) // _A_KNOT, 1, KNOTS))
+    x, place = np.unique(x, return_inverse=True)  # slots of equal x are one, or the regression would sort them
+    total = np.bincount(place, weight)
+    worth, weight = np.bincount(place, weight * worth) / total, total
+    level = isotonic_regression(worth, weights=weight).x
     share = np.cumsum(weight * x)
     # Half of a slot's own share: a slot that holds a whole bin's is not put into the next one.
     bins = np.minimum((share - weight * x / 2) / share[-1] * knots, knots - 1).astype(int)

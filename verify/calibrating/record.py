@@ -36,6 +36,7 @@ def save(path: Path, asked: Mapping[str, Any], progress: Progress) -> None:
     arrays: dict[str, Any] = {"settings": np.array(json.dumps(asked))}
     for temperature, seen in progress.items():
         arrays[f"{temperature}/contexts"] = np.array(seen.contexts)
+        arrays[f"{temperature}/complete"] = np.array(seen.complete)
         arrays |= {f"{temperature}/{f.name}": getattr(seen.observed, f.name) for f in fields(Observed)}
     content = io.BytesIO()
     np.savez_compressed(content, **arrays)
@@ -60,6 +61,7 @@ def load(path: Path, asked: Mapping[str, Any]) -> Progress:
                 float(name): Seen(
                     int(arrays[f"{name}/contexts"]),
                     Observed(*(arrays[f"{name}/{f.name}"] for f in fields(Observed))),
+                    bool(arrays[f"{name}/complete"]),
                 )
                 for name in names
             }

@@ -46,10 +46,11 @@ class Plan:
 
 @dataclass(frozen=True)
 class Seen:
-    """What was seen at one temperature, at so many contexts."""
+    """What was seen at one temperature, at so many contexts; whether those are all."""
 
     contexts: int
     observed: Observed
+    complete: bool
 
 
 Progress = dict[float, Seen]  # by temperature
@@ -59,6 +60,8 @@ def run(models: Models, tokenizer: Any, plan: Plan, begun: Progress) -> Iterator
     """The progress after every batch of contexts. ValueError as `generate`."""
     seen = dict(begun)
     for number, temperature in enumerate(plan.temperatures):
+        if temperature in seen and seen[temperature].complete:
+            continue
         seed = plan.seed + number
         contexts = round_starts(models.target, tokenizer, plan.starts, plan.each, temperature, seed)
         first = seen[temperature].contexts if temperature in seen else 0
@@ -66,7 +69,8 @@ def run(models: Models, tokenizer: Any, plan: Plan, begun: Progress) -> Iterator
             batch = contexts[at : at + _TOGETHER]
             found = observe_rounds(models, replace(plan.config, temperature=temperature), batch, (seed << 32) + at)
             parts = [seen[temperature].observed, found] if temperature in seen else [found]
-            seen[temperature] = Seen(at + len(batch), joined(parts))
+            end = at + len(batch)
+            seen[temperature] = Seen(end, joined(parts), end == len(contexts))
             yield dict(seen)
 
 
