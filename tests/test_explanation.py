@@ -158,7 +158,7 @@ def test_the_page_shows_every_step_and_loads_nothing(rheo: Rheo, shown: Any, tmp
     path = tmp_path / "page.html"
     assert rheo("report", "--explain", "--output", path) == (0, f"{path}\n", "")
     page = path.read_text()
-    assert page.count('<svg class="tree" viewBox="0') == 2 + len(shown["steps"])
+    assert page.count('<svg class="tree" viewBox="0') == 2 + 1 + 2 * 5
     for step in shown["steps"]:
         assert f'id="step-{step["node"]}"' in page
         for density in step["densities"]:
@@ -166,10 +166,15 @@ def test_the_page_shows_every_step_and_loads_nothing(rheo: Rheo, shown: Any, tmp
     for tau in (*shown["averaged"].values(), *shown["given_tree"].values()):
         assert f">{tau}</td>" in page
     masses = re.findall(r"--mass: ([0-9.]+)", page)
-    assert len(masses) == sum(step["node"] + 1 for step in shown["steps"])
-    assert page.count('class="coming"') == sum(5 - step["node"] for step in shown["steps"])
+    taken = [step["node"] for step in (*shown["steps"], *shown["steps"][:-1])]  # before and after
+    assert len(masses) == sum(count + 1 for count in taken)
+    assert page.count('class="coming"') == sum(5 - count for count in taken)
     assert "<script" not in page
+    assert "://" not in page
     assert not re.search(r'(src|href)="(?!#|data:)', page)
+    ids = re.findall(r' id="([^"]*)"', page)
+    assert len(set(ids)) == len(ids)
+    assert set(re.findall(r'(?:href="#|aria-labelledby=")([^"]*)"', page)) <= set(ids)
 
 
 @pytest.mark.parametrize("arguments", [(), ("--explain", __file__)])
