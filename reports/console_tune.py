@@ -36,7 +36,7 @@ def _choices(methods: dict[str, Any], settings: dict[str, Any]) -> Table:
         "beam",
         "tau",
         "tokens/s",
-        "speed-up",
+        "speed-\nup",
         "target\nms",
         "draft\nms",
         "sampling\nms",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from reports import trees
@@ -92,31 +93,27 @@ def _transport(found: Json) -> Section:
         "shrinks. The deeper mass stops, the more tokens are emitted."
     )
     nodes = found["growth"]["paper"]["nodes"]
-    parts = [_step(found, nodes, step) for step in found["steps"]]
+    steps = [None, *found["steps"]]
+    parts = [_step(nodes, before, after) for before, after in pairwise(steps) if after is not None]
     return Section("transport", "Transport over the whole tree", lead, [], parts=parts)
 
 
-def _step(found: Json, nodes: Sequence[Json], step: Json) -> Section:
+def _step(nodes: Sequence[Json], before: Json | None, step: Json) -> Section:
+    """What one node changes; with nothing before, where it begins."""
     count, moved = step["node"], step["moved"]
-    masses = {row: value_of(mass) for row, mass in enumerate(step["masses"])}
-    labels = {row: _short(step["masses"][row]) if row in masses else "" for row in range(len(nodes) + 1)}
-    svg = trees.draw({"nodes": nodes, "emitted": []}, masses, labels)
-    said = "; ".join(f"{_name(nodes, row)} {mass}" for row, mass in enumerate(step["masses"]))
-    label = f"The tree with the mass that stops at each node: {said}"
-    tokens = range(len(found["p"]))
+    tokens = range(len(step["densities"][0]))
     rows = [
         [Cell(_name(nodes, row)), *(_fraction(value) for value in density), _fraction(step["masses"][row])]
         for row, density in enumerate(step["densities"])
     ]
     table = Table("Stop densities", ["at", *(f"emits {token}" for token in tokens), "together"], rows)
-    caption = "Inside each node its token, below it the mass that stops there; the darker, the more."
-    blocks: list[Block] = [Figure(label, caption, svg), table]
     exact = "Averaged over the probes, the output's law with the tree so far is the target's: total variation "
-    blocks.append(Remark(f"{exact}{step['tv']}.", "ok" if step["tv"] == "0" else "bad"))
-    if moved is None:
-        return Section(
-            "step-0", "Before any node", "All mass is at the context: the target alone would emit y and stop.", blocks
-        )
+    remark = Remark(f"{exact}{step['tv']}.", "ok" if step["tv"] == "0" else "bad")
+    if before is None:
+        lead = "All mass is at the context: the target alone would emit y and stop."
+        return Section("step-0", "Before any node", lead, [_masses(nodes, step, "At first"), table, remark])
+    figures = [_masses(nodes, before, "Before"), _masses(nodes, step, "After")]
+    blocks: list[Block] = [*figures, table, remark]
     node = nodes[count - 1]
     title = f"Node {count}: {node['kind']} {node['token']} below {_below(nodes, node)}"
     if node["kind"] != "probe":
@@ -129,6 +126,18 @@ def _step(found: Json, nodes: Sequence[Json], step: Json) -> Section:
             f"(1 - a)/(1 - M) = {moved['scale']}."
         )
     return Section(f"step-{count}", title, lead, blocks)
+
+
+def _masses(nodes: Sequence[Json], step: Json, when: str) -> Figure:
+    """The tree as far as it is taken, coloured by what stops where."""
+    masses = {row: value_of(mass) for row, mass in enumerate(step["masses"])}
+    labels = {row: _short(step["masses"][row]) if row in masses else "" for row in range(len(nodes) + 1)}
+    said = "; ".join(f"{_name(nodes, row)} {mass}" for row, mass in enumerate(step["masses"]))
+    caption = (
+        f"{when}. Inside each node its token, below it the mass that stops there; the fuller its colour, the more."
+    )
+    svg = trees.draw({"nodes": nodes, "emitted": []}, masses, labels)
+    return Figure(f"{when}, the tree with the mass that stops at each node: {said}", caption, svg)
 
 
 def _covered(moved: Json) -> Table:

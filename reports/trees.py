@@ -117,7 +117,10 @@ def _weighed(shape: Markup, mass: float | None) -> Markup:
     """A node filled the more the more mass it has; with None, one that is still to come."""
     if mass is None:
         return Markup('<g class="coming">{}</g>').format(shape)
-    return Markup('<g class="mass" style="--mass: {}">{}</g>').format(f"{mass:.4f}", shape)
+    # The fill lets through what lies behind: no edges, then.
+    return Markup('<g class="mass" style="--mass: {}"><g class="under">{}</g>{}</g>').format(
+        f"{mass:.4f}", shape, shape
+    )
 
 
 def _circle(name: str, x: float, y: float) -> Markup:

@@ -17,7 +17,7 @@ from reference.distributions import exact
 from reference.methods import METHODS
 from reference.rules import TreeRule, transport
 from reference.rules.children import acceptance
-from reference.tree import Tree
+from reference.tree import SlotPath, Tree
 from tests.conftest import Rheo
 from verify import explanation
 from verify.cases import Case, load
@@ -68,7 +68,8 @@ def test_a_step_moves_what_it_says(case: Case) -> None:
         new = Fraction(moved["a"]) * target_at(node.tokens)
         assert numbers(after["densities"][-1]).tolist() == new.tolist()
         if node.kind != "probe":
-            assert (scale, moved["a"]) == (1, moved["M"])
+            assert scale == 1
+            assert moved["a"] == moved["M"]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -108,7 +109,7 @@ def test_tau_is_that_of_the_exact_tier_given_the_tree_and_on_average(case: Case)
 @pytest.mark.parametrize("fault", ["nothing subtracted", "nothing scaled"])
 def test_a_wrong_rule_is_seen_in_the_steps(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(tree: Tree, target_at: Any) -> Any:
-        densities = {(): target_at(())}
+        densities: dict[SlotPath, Any] = {(): target_at(())}
         for node in tree.nodes:
             density = densities[node.path[:-1]]
             law = transport.proposal(tree, node, density)
@@ -158,7 +159,7 @@ def test_the_page_shows_every_step_and_loads_nothing(rheo: Rheo, shown: Any, tmp
     path = tmp_path / "page.html"
     assert rheo("report", "--explain", "--output", path) == (0, f"{path}\n", "")
     page = path.read_text()
-    assert page.count('<svg class="tree" viewBox="0') == 2 + len(shown["steps"])
+    assert page.count('<svg class="tree" viewBox="0') == 2 + 1 + 2 * 5
     for step in shown["steps"]:
         assert f'id="step-{step["node"]}"' in page
         for density in step["densities"]:
@@ -166,10 +167,15 @@ def test_the_page_shows_every_step_and_loads_nothing(rheo: Rheo, shown: Any, tmp
     for tau in (*shown["averaged"].values(), *shown["given_tree"].values()):
         assert f">{tau}</td>" in page
     masses = re.findall(r"--mass: ([0-9.]+)", page)
-    assert len(masses) == sum(step["node"] + 1 for step in shown["steps"])
-    assert page.count('class="coming"') == sum(5 - step["node"] for step in shown["steps"])
+    taken = [step["node"] for step in (*shown["steps"], *shown["steps"][:-1])]  # before and after
+    assert len(masses) == sum(count + 1 for count in taken)
+    assert page.count('class="coming"') == sum(5 - count for count in taken)
     assert "<script" not in page
+    assert "://" not in page
     assert not re.search(r'(src|href)="(?!#|data:)', page)
+    ids = re.findall(r' id="([^"]*)"', page)
+    assert len(set(ids)) == len(ids)
+    assert set(re.findall(r'(?:href="#|aria-labelledby=")([^"]*)"', page)) <= set(ids)
 
 
 @pytest.mark.parametrize("arguments", [(), ("--explain", __file__)])

@@ -107,13 +107,13 @@ def test_forwards_are_timed_with_as_many_nodes_as_they_are_said_to_have() -> Non
     sampler = Sampler(Config(), METHODS["topk"])
     costs.time_forwards(watch, Pair(), draw_uniforms(sampler.config, [1]), sampler, [8, 2], [3, 1])
     assert fed == [(TARGET, 8), (TARGET, 2), (TARGET, 0), (ROOT, 1), (LEVEL, 3), (LEVEL, 1)]
-    assert set(watch.seconds) == {(TARGET, 8), (TARGET, 2), (TOKEN, 1), (ROOT, 1), (LEVEL, 3), (LEVEL, 1)}
+    assert set(watch.seconds) == {(TARGET, 8), (TARGET, 2), (TARGET, 0), (TOKEN, 1), (ROOT, 1), (LEVEL, 3), (LEVEL, 1)}
 
 
 def made_up(per_node: float) -> list[Sight]:
     """Two contexts of a machine whose target takes a second, and this much for every node; the rest is nearly free."""
     seconds = {(TARGET, 1): 1 + per_node, (TARGET, 8): 1 + 8 * per_node, (LEVEL, 1): 0.01, (LEVEL, 3): 0.02}
-    seconds |= {(ROOT, 1): 0.01, (TOKEN, 1): 1.0, ("rheo", 1): 0.01, ("rheo", 8): 0.01}
+    seconds |= {(TARGET, 0): 1.0, (ROOT, 1): 0.01, (TOKEN, 1): 1.5, ("rheo", 1): 0.01, ("rheo", 8): 0.01}
 
     def found(tau: float, *widths: int) -> Found:
         return Found(tau, widths, 0.0)
@@ -134,8 +134,9 @@ def test_dear_nodes_make_small_trees(per_node: float, budget: int) -> None:
     seconds = 1 + budget * per_node + drafted + 0.01
     assert best["tau"] == pytest.approx(tau)
     assert best["tokens_per_second"] == pytest.approx(tau / seconds)
-    assert best["speedup"] == pytest.approx(tau / seconds)  # a token takes a second
+    assert best["speedup"] == pytest.approx(1.5 * tau / seconds)  # a token takes half a second to draw
     assert [row["budget"] for row in result["methods"]["rheo"]["others"]] == [9 - budget]
+    assert result["autoregressive"]["milliseconds"] == pytest.approx(1500)
 
 
 @pytest.fixture(scope="module")

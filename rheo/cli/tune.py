@@ -55,10 +55,11 @@ def tune(methods: tuple[str, ...], temperature: float, suite: str | None, output
     from reports.console_bench import work_bar
     from reports.console_tune import tune_tables
     from rheo.models.causal import eos_tokens
+    from rheo.models.smollm2 import ModelError
     from verify.benchmark.explore import Search
     from verify.benchmark.machine import machine, versions
     from verify.benchmark.texts import Models
-    from verify.benchmark.tuning import TuningError, sights, tuned
+    from verify.benchmark.tuning import sights, tuned
 
     search = Search(methods, config, options["contexts"])
     models = Models(loaded.model, loaded.drafter, eos_tokens(loaded.model))
@@ -71,8 +72,8 @@ def tune(methods: tuple[str, ...], temperature: float, suite: str | None, output
                 moved(done, f"prompt {question.identifier}")
                 seen += found
         result = tuned(search, seen)
-    except TuningError as error:
-        raise click.ClickException(str(error)) from None
+    except (ModelError, ValueError) as error:
+        raise click.ClickException(" ".join(str(error).split())) from error
     settings = {
         **names,
         "methods": list(methods),

@@ -35,8 +35,8 @@ def tuned_configs(
     found = {}
     try:
         for name, tree in read_best(path, names, methods).items():
-            given: dict[str, Any] = {key: value for key, value in tree.items() if key not in own}
-            found[name] = replace(config, **given)
+            changes: dict[str, Any] = {key: value for key, value in tree.items() if key not in own}
+            found[name] = replace(config, **changes)
     except ConfigError as error:
         raise click.ClickException(f"{path}: {name}: {error}") from None
     except TuningError as error:

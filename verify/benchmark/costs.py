@@ -69,6 +69,11 @@ def settled(passes: Sequence[Seconds]) -> dict[Timed, float]:
     return dict(zip(keys, shares.tolist(), strict=True))
 
 
+def token(seconds: Seconds) -> float:
+    """Seconds of a token of autoregressive decoding: its target's as the curve has them, and its drawing."""
+    return cost(seconds, TARGET).at(0) + max(seconds[TOKEN, 1] - seconds[TARGET, 0], 0.0)
+
+
 def cost(seconds: Seconds, what: str) -> Cost:
     """The curve of one thing: the closest to what was measured that never falls."""
     found = sorted((count, value) for (name, count), value in seconds.items() if name == what)
@@ -80,15 +85,16 @@ def cost(seconds: Seconds, what: str) -> Cost:
 def time_forwards(
     watch: Stopwatch, pair: Pair, uniforms: Uniforms, sampler: Sampler, nodes: Sequence[int], widths: Sequence[int]
 ) -> None:
-    """Time a token of autoregressive decoding, the target over `nodes` drafted nodes, and the drafter: the root, and
-    a level of each width. All of it at the pair's contexts, where a round is played afterwards."""
+    """Time the target over `nodes` drafted nodes, the drafter: the root, and a level of each width; and a token of
+    autoregressive decoding, with its target over no nodes. At the pair's contexts, where a round is played afterwards.
+    """
     root = torch.zeros(len(uniforms.draw), 1, dtype=torch.int64, device=uniforms.draw.device)
     for count in nodes:
         star = _star(root, count)
         with watch.time(TARGET, count):
             pair.target(star)
     with watch.time(TOKEN, 1):
-        play_token(sampler, pair, uniforms)
+        play_token(sampler, _Noted(pair, watch), uniforms)
     frontier = Frontier(0, root, root, root == 0, None)
     with watch.time(ROOT, 1):
         pair.draft(frontier)
@@ -97,6 +103,21 @@ def time_forwards(
         frontier = Frontier(frontier.depth + 1, level, level, level == 0, frontier)
         with watch.time(LEVEL, width):
             pair.draft(frontier)
+
+
+@dataclass(frozen=True)
+class _Noted:
+    """A pair whose target is timed over no nodes."""
+
+    pair: Pair
+    watch: Stopwatch
+
+    def draft(self, frontier: Frontier) -> Tensor:
+        return self.pair.draft(frontier)
+
+    def target(self, tree: Tree) -> Tensor:
+        with self.watch.time(TARGET, 0):
+            return self.pair.target(tree)
 
 
 def _star(root: Tensor, nodes: int) -> Tree:

@@ -26,6 +26,7 @@ from verify.benchmark.texts import Models, target_law
 
 _STRIDE = 12  # tokens between round starts
 _STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+_COARSE = (1, 3, 6, 12, 24, 48)  # every beam is drafted and verified anew
 
 
 @dataclass(frozen=True, order=True)
@@ -67,17 +68,17 @@ class Search:
     @property
     def budgets(self) -> list[int]:
         """Those tried, in rising order."""
-        return _up_to(self.config.budget)
+        return _up_to(self.config.budget, _STEPS)
 
     @property
     def depths(self) -> list[int]:
         """Those tried, in rising order."""
-        return _up_to(self.config.depth)
+        return _up_to(self.config.depth, _STEPS)
 
     @property
     def beams(self) -> list[int]:
         """Those tried, in rising order."""
-        return _up_to(self.config.beam)
+        return _up_to(self.config.beam, _COARSE)
 
     @property
     def groups(self) -> list[tuple[str, ...]]:
@@ -144,8 +145,14 @@ class _Drafted:
     growth: float
 
 
-def _up_to(most: int) -> list[int]:
-    return [*(step for step in _STEPS if step < most), most]
+def _up_to(most: int, steps: Sequence[int]) -> list[int]:
+    """The largest, and the steps that are clearly less."""
+    return [*(step for step in steps if 6 * step <= 5 * most), most]
+
+
+def _as_deep(budgets: Sequence[int], depth: int) -> list[int]:
+    """Those that may have a node so deep, the largest first; a smaller depth does for the others."""
+    return [budget for budget in reversed(budgets) if budget >= depth]
 
 
 def _draftings(growth: Growth | TreeGrowth, search: Search) -> Iterator[Config]:
@@ -157,7 +164,7 @@ def _draftings(growth: Growth | TreeGrowth, search: Search) -> Iterator[Config]:
             yield replace(config, beam=beam, budget=whole)
         return
     for depth in reversed(search.depths):
-        for budget in [depth] if isinstance(growth, Chain) else reversed(search.budgets):
+        for budget in [depth] if isinstance(growth, Chain) else _as_deep(search.budgets, depth):
             yield replace(config, depth=depth, budget=budget)
 
 
@@ -185,7 +192,7 @@ def _smaller(drafted: _Drafted, growth: Growth | TreeGrowth, search: Search) -> 
     depths = drafted.tree.depths[0].tolist()
     found = {}
     for depth in reversed(search.depths):
-        for budget in search.budgets:
+        for budget in _as_deep(search.budgets, depth):
             nodes = best(depths, budget, depth)
             found[Choice(len(nodes), depth, max(drafted.widths[:depth]))] = tuple(nodes)
     return found

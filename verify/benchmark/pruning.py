@@ -34,7 +34,7 @@ def narrowed(tree: Tree, p: Tensor) -> tuple[Tree, Tensor]:
 
     For N = 1. What a round is expected to accept does not depend on how the others share their mass.
     """
-    known = torch.cat([tree.support.flatten(), tree.tokens.flatten()]).unique()
+    known: Tensor = torch.unique(torch.cat([tree.support.flatten(), tree.tokens.flatten()]))
     inside = p[..., known]
     others = torch.ones(p.shape[-1], dtype=torch.bool, device=p.device).index_fill_(0, known, False)
     rest = p[..., others].sum(-1, keepdim=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from verify.benchmark.costs import LEVEL, ROOT, TARGET, TOKEN, cost, settled
+from verify.benchmark.costs import LEVEL, ROOT, TARGET, cost, settled, token
 from verify.benchmark.explore import Choice, Found, Search, Sight, explore
 from verify.benchmark.plan import Question
 from verify.benchmark.texts import Models, Record
@@ -39,7 +39,7 @@ def tuned(search: Search, seen: Sequence[Sight]) -> Record:
         raise TuningError("every text ended within its first round: nothing was measured")
     seconds = settled([sight.seconds for sight in seen])
     target, level = cost(seconds, TARGET), cost(seconds, LEVEL)
-    token = seconds[TOKEN, 1]
+    slow = token(seconds)
     methods = {}
     for name in search.methods:
         rule = cost(seconds, name)
@@ -52,12 +52,12 @@ def tuned(search: Search, seen: Sequence[Sight]) -> Record:
                 "draft": seconds[ROOT, 1] + sum(level.at(width) for width in widths[1:]),
                 "sampling": rule.at(choice.budget) + float(np.median([each.growth for each in own])),
             }
-            rows.append(_row(choice, own, parts, token))
+            rows.append(_row(choice, own, parts, slow))
         rows.sort(key=lambda row: (-row["tokens_per_second"], row["budget"], row["depth"], row["beam"]))
         methods[name] = {"best": rows[0], "others": rows[1:]}
     return {
         "contexts": len(seen),
-        "autoregressive": {"milliseconds": 1e3 * token, "tokens_per_second": 1 / token},
+        "autoregressive": {"milliseconds": 1e3 * slow, "tokens_per_second": 1 / slow},
         "milliseconds": {
             "target": _points(seconds, TARGET),
             "draft_root": 1e3 * seconds[ROOT, 1],
@@ -67,14 +67,14 @@ def tuned(search: Search, seen: Sequence[Sight]) -> Record:
     }
 
 
-def _row(choice: Choice, own: Sequence[Found], parts: Mapping[str, float], token: float) -> Record:
+def _row(choice: Choice, own: Sequence[Found], parts: Mapping[str, float], slow: float) -> Record:
     tau = float(np.mean([each.tau for each in own]))
     rate = tau / sum(parts.values())
     return {
         **{key: getattr(choice, key) for key in TREE},
         "tau": tau,
         "tokens_per_second": rate,
-        "speedup": rate * token,
+        "speedup": rate * slow,
         "milliseconds": {part: 1e3 * value for part, value in parts.items()},
     }
 
