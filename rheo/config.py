@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from fractions import Fraction
 
+from rheo.acceptance import GEOMETRIC, Acceptance
 from rheo.calibration import AnyCalibration, Calibration
 
 
@@ -35,6 +36,7 @@ class Config:
     support: S, draft tokens kept by truncation; None keeps the whole vocabulary.
     temperature: T, 0 or from 1e-30 to 1e30; 0 means argmax. A Fraction whose inverse is an integer keeps laws exact.
     calibration: what slots are worth, for growths that go by it; None: `Calibration()`, or what a drafter comes with.
+    acceptance: how often each child of a node is accepted, for the tree that is made for it.
 
     Raises ConfigError naming the first setting outside its domain.
     """
@@ -47,6 +49,7 @@ class Config:
     support: int | None = 128
     temperature: Fraction | float = Fraction(1)
     calibration: AnyCalibration | None = None
+    acceptance: Acceptance = GEOMETRIC
 
     def __post_init__(self) -> None:
         for key, least in _LEAST.items():
@@ -116,4 +119,5 @@ def _require_integer(key: str, value: object, least: int) -> None:
         raise ConfigError(key, f"must be at least {least}, got {value}")
 
 
-CONFIG_KEYS = tuple(each.name for each in fields(Config) if each.name != "calibration")  # single numbers
+_MEASURED = ("calibration", "acceptance")
+CONFIG_KEYS = tuple(each.name for each in fields(Config) if each.name not in _MEASURED)  # single numbers

@@ -22,6 +22,7 @@ _COMMANDS = {
     "calibrate": "Fit what drafted slots are worth to a target.",
     "generate": "Generate text, drafted and verified.",
     "bench": "Measure what the sampler costs.",
+    "tune": "Find the fastest tree on this machine.",
 }
 BAD_INPUT, INCONCLUSIVE, INTERRUPTED = 2, 3, 130
 

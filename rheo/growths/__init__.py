@@ -5,7 +5,7 @@ from rheo.growth import Growth, TreeGrowth
 from rheo.growths import adaptive, calibrated, rheo, topk
 from rheo.growths.chain import Chain
 from rheo.growths.static import Static
-from rheo.sequoia import Optimal
+from rheo.sequoia import optimal
 from rheo.shapes import complete
 
 __all__ = ["GROWTHS", "TREE_GROWTHS", "Growth", "TreeGrowth"]
@@ -19,5 +19,5 @@ GROWTHS: dict[str, Growth] = {
 TREE_GROWTHS: dict[str, TreeGrowth] = {
     "chain": Chain(),
     "independent": Static(complete, repeats=True),
-    "sequoia": Static(Optimal(), repeats=False),
+    "sequoia": Static(optimal, repeats=False),
 }

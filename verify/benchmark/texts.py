@@ -33,11 +33,12 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class Models:
-    """A target, a drafter for it, and the tokens that end a text."""
+    """A target, a drafter for it, the tokens that end a text, and a tokenizer if texts are to be begun."""
 
     target: PreTrainedModel
     drafter: Drafter
     eos: frozenset[int] = frozenset()
+    tokenizer: Any = None
 
 
 def text(
@@ -51,7 +52,8 @@ def text(
     device = models.target.device
     inner: Play = play_token if method == AR else play_round
     drafter = NoDrafter() if method == AR else models.drafter
-    sampler = Sampler(plan.config, METHODS.get(method, METHODS["topk"]))  # which one means nothing to `ar`
+    config = plan.config_of(method)
+    sampler = Sampler(config, METHODS.get(method, METHODS["topk"]))  # which one means nothing to `ar`
     mark = marker(device)
     played: list[Seconds] = []
     expectations: list[float | None] = []
@@ -87,7 +89,7 @@ def text(
         "rounds": len(lengths),
         "emitted": sum(lengths),
         "expected": sum(known) if known else None,
-        "reached": [sum(length > depth for length in lengths) for depth in range(plan.config.depth + 1)],
+        "reached": [sum(length > depth for length in lengths) for depth in range(config.depth + 1)],
         "tokens": sum(map(len, tokens)),
         "end": end,
         "digest": hashlib.sha256(repr(tokens).encode()).hexdigest()[:16],
@@ -107,9 +109,7 @@ def target_law(sampler: Sampler, logits: Tensor) -> Tensor:
 
 
 @torch.inference_mode()
-def expected_tokens(sampler: Sampler, tree: Tree, logits: Tensor) -> float | None:
-    """Expected tokens of a round of one request, given its tree; None for a rule without a formula."""
-    reach = expected.REACH.get(sampler.method.rule)
-    if reach is None:
-        return None
+def expected_tokens(sampler: Sampler, tree: Tree, logits: Tensor) -> float:
+    """Expected tokens of a round of one request, given its tree."""
+    reach = expected.REACH[sampler.method.rule]
     return float(expected.tokens(tree, reach(tree, target_law(sampler, logits)))[0])
