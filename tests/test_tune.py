@@ -31,7 +31,7 @@ from verify.torch_toys import ToyPair, automaton
 
 pytestmark = pytest.mark.model
 
-TRIED = ("rheo", "rrsw", "topk", "rheo-transport", "calibrated-transport", "chain", "block")
+TRIED = ("rheo", "rrsw", "topk", "rheo-transport", "calibrated-transport", "adaptive-transport", "chain", "block")
 TREE = ("--slots", 4, "--beam", 3, "--depth", 3, "--budget", 8, "--support", 16)
 OTHERS = ("--contexts", 2, "--limit", 2)
 

@@ -8,7 +8,7 @@ from rheo.growths.static import Static
 from rheo.sequoia import optimal
 from rheo.shapes import complete
 
-__all__ = ["GROWTHS", "TREE_GROWTHS", "Growth", "TreeGrowth"]
+__all__ = ["BY_BUDGET", "GROWTHS", "TREE_GROWTHS", "Growth", "TreeGrowth"]
 
 GROWTHS: dict[str, Growth] = {
     "rheo": rheo.plan,
@@ -16,6 +16,7 @@ GROWTHS: dict[str, Growth] = {
     "calibrated": calibrated.plan,
     "adaptive": adaptive.plan,
 }
+BY_BUDGET = (adaptive.plan,)  # slots depend on the budget: a tree of a smaller one is no part of a larger one's
 TREE_GROWTHS: dict[str, TreeGrowth] = {
     "chain": Chain(),
     "independent": Static(complete, repeats=True),

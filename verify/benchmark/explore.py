@@ -11,6 +11,7 @@ from torch import Tensor
 from rheo.config import Config
 from rheo.decoding import Pair, Sampler, play_round
 from rheo.growth import Growth, TreeGrowth, grow
+from rheo.growths import BY_BUDGET
 from rheo.growths.chain import Chain
 from rheo.methods import METHODS
 from rheo.models.generation import Limits, generate
@@ -126,10 +127,10 @@ def look(pair: Pair, search: Search, uniforms: Uniforms, seed: int, index: int) 
     found: dict[str, dict[Choice, Found]] = {name: {} for name in search.methods}
     for names in search.groups:
         growth = METHODS[names[0]].growth
-        for config in _draftings(growth, search):
+        for plan, config, budget in _draftings(growth, search):
             own = draw_uniforms(config, [seed], index, device)
-            drafted = _draft(pair, config, growth, own, watch)
-            smaller = _smaller(drafted, growth, search)
+            drafted = _draft(pair, config, plan, own, watch)
+            smaller = _smaller(drafted, plan, search, budget)
             _weigh(pair, drafted, smaller, {name: found[name] for name in names}, watch)
     return Sight(watch.seconds, found)
 
@@ -155,17 +156,29 @@ def _as_deep(budgets: Sequence[int], depth: int) -> list[int]:
     return [budget for budget in reversed(budgets) if budget >= depth]
 
 
-def _draftings(growth: Growth | TreeGrowth, search: Search) -> Iterator[Config]:
-    """What has to be drafted: of slots all candidates of each beam, of fixed shapes every one; the largest first."""
+def _draftings(growth: Growth | TreeGrowth, search: Search) -> Iterator[tuple[Growth | TreeGrowth, Config, int | None]]:
+    """What has to be drafted, the largest first: of slots all candidates of each beam, of fixed shapes every one.
+
+    With it the budget that it is for, where slots depend on that; None for every budget.
+    """
     config = search.config
     if not isinstance(growth, TreeGrowth):
         for beam in reversed(search.beams):
-            whole = config.slots * (1 + (config.depth - 1) * beam)
-            yield replace(config, beam=beam, budget=whole)
+            whole = replace(config, beam=beam, budget=config.slots * (1 + (config.depth - 1) * beam))
+            if growth not in BY_BUDGET:
+                yield growth, whole, None
+                continue
+            for budget in reversed(search.budgets):
+                yield _as_under(growth, budget), whole, budget
         return
     for depth in reversed(search.depths):
         for budget in [depth] if isinstance(growth, Chain) else _as_deep(search.budgets, depth):
-            yield replace(config, depth=depth, budget=budget)
+            yield growth, replace(config, depth=depth, budget=budget), None
+
+
+def _as_under(growth: Growth, budget: int) -> Growth:
+    """The slots that a growth gives under this budget, whatever budget is asked for."""
+    return lambda draft, config: growth(draft, replace(config, budget=budget))
 
 
 def _draft(pair: Pair, config: Config, growth: Growth | TreeGrowth, uniforms: Uniforms, watch: Stopwatch) -> _Drafted:
@@ -184,8 +197,10 @@ def _draft(pair: Pair, config: Config, growth: Growth | TreeGrowth, uniforms: Un
     return _Drafted(tree, config, uniforms, tuple(widths), beside)
 
 
-def _smaller(drafted: _Drafted, growth: Growth | TreeGrowth, search: Search) -> dict[Choice, tuple[int, ...]]:
-    """The nodes of every tree that is tried, the deepest first."""
+def _smaller(
+    drafted: _Drafted, growth: Growth | TreeGrowth, search: Search, made_for: int | None
+) -> dict[Choice, tuple[int, ...]]:
+    """The nodes of every tree that is tried, the deepest first; made_for: the budget that must be used up, if one."""
     every = tuple(range(drafted.tree.tokens.shape[1]))
     if isinstance(growth, TreeGrowth):
         return {Choice(len(every), drafted.config.depth, max(drafted.widths)): every}
@@ -194,6 +209,8 @@ def _smaller(drafted: _Drafted, growth: Growth | TreeGrowth, search: Search) -> 
     for depth in reversed(search.depths):
         for budget in _as_deep(search.budgets, depth):
             nodes = best(depths, budget, depth)
+            if made_for is not None and not len(nodes) == budget == made_for:
+                continue
             found[Choice(len(nodes), depth, max(drafted.widths[:depth]))] = tuple(nodes)
     return found
 

@@ -26,7 +26,9 @@ def pruned(tree: Tree, nodes: Sequence[int]) -> Tree:
     rows = torch.cat([kept.new_zeros(1), kept + 1])
     place = kept.new_zeros(tree.tokens.shape[1] + 1).scatter_(0, rows, torch.arange(len(rows), device=kept.device))
     columns = {key: getattr(tree, key)[:, kept] for key in ("tokens", "depths", "slots", "occupied", "scores")}
-    return replace(tree, **columns, parents=place[tree.parents[:, kept]], expansion=tree.expansion[:, rows])
+    leading = None if tree.leading is None else tree.leading[:, kept]
+    parents, expansion = place[tree.parents[:, kept]], tree.expansion[:, rows]
+    return replace(tree, **columns, parents=parents, expansion=expansion, leading=leading)
 
 
 def narrowed(tree: Tree, p: Tensor) -> tuple[Tree, Tensor]:
