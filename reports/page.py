@@ -6,10 +6,10 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from reports import exhibits, subjects, summary, tiers
+from reports import exhibits, explanation, subjects, summary, tiers
 from reports.bench import ablations, bound, rounds, setting, tau
 from reports.bench import summary as bench_summary
-from reports.blocks import Remark, Section, status_cell, stem
+from reports.blocks import Cell, Remark, Section, status_cell, stem
 
 Json = dict[str, Any]
 
@@ -51,6 +51,24 @@ def render(run: Json, source: str) -> str:
         sentence=told.sentence(run),
         facts=told.facts(run),
         sections=sections,
+    )
+
+
+def explain(found: Json) -> str:
+    """The two ideas on one case, of `verify.explanation`, as HTML."""
+    return (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            title="rheo report --explain",
+            source=f"the case {stem(found['case'])}",
+            version=found["schema"],
+            complete=True,
+            verdict=Cell("Calibrated growth and tree-wide transport"),
+            sentence="Here both accept more drafts than the paper's sampler. Neither changes the law of the output.",
+            facts=explanation.facts(found),
+            sections=explanation.sections(found),
+        )
     )
 
 

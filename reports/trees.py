@@ -5,7 +5,7 @@ Kinds differ in shape as well as in colour: an anchor is a square, a probe a cir
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
@@ -20,8 +20,12 @@ _LINE = Markup('<path class="{}" d="M{} {}C{} {} {} {} {} {}"/>')
 _TEXT = Markup('<text class="{}" x="{}" y="{}">{}</text>')
 
 
-def draw(example: Json) -> Markup:
-    """The <svg> of one round. Nodes must come after their parents; row 0 is the root."""
+def draw(example: Json, masses: Mapping[int, float] | None = None, labels: Mapping[int, str] | None = None) -> Markup:
+    """The <svg> of one round. Nodes must come after their parents; row 0 is the root.
+
+    masses: by row, colour nodes and the root by how much stops there; rows without one are shown as still to come.
+    labels: by row, replace what stands below the nodes.
+    """
     nodes: Sequence[Json] = example["nodes"]
     children: dict[int, list[int]] = {0: []}
     depth = {0: 0}
@@ -32,15 +36,19 @@ def draw(example: Json) -> Markup:
     drawn, after = _last_token(example)
     height = _heights(children, after if drawn is not None else None)
     place = {row: (_LEFT + _COLUMN * depth[row], _TOP + _ROW * height[row]) for row in depth}
-    lines, marks = [], [_circle("root", *place[0]), _TEXT.format("name", place[0][0], place[0][1] + 28, "context")]
+    labels = labels or {}
+    root = _circle("root", *place[0]) if masses is None else _weighed(_circle("node", *place[0]), masses.get(0))
+    lines, marks = [], [root, _TEXT.format("name", place[0][0], place[0][1] + 28, labels.get(0, "context"))]
     for node in nodes:
         (x, y), accepted = place[node["row"]], node.get("accepted", False)
         lines.append(_edge("edge taken" if accepted else "edge", place[node["parent"]], (x, y)))
         kind = node["kind"] if node["kind"] in _SHAPES else "filler"
-        marks.append(_SHAPES[kind](f"node {kind}{' taken' if accepted else ''}", x, y))
-        marks.append(_TEXT.format(f"token on-{kind}", x, y + 4, node["token"]))
-        if node.get("score") is not None:
-            marks.append(_TEXT.format("name", x, y + 26, f"{node['score']:.3g}"))
+        shape = _SHAPES[kind](f"node {kind}{' taken' if accepted else ''}", x, y)
+        marks.append(shape if masses is None else _weighed(shape, masses.get(node["row"])))
+        marks.append(_TEXT.format(f"token on-{kind}" if masses is None else "token", x, y + 4, node["token"]))
+        if node["row"] in labels or node.get("score") is not None:
+            below = labels[node["row"]] if node["row"] in labels else f"{node['score']:.3g}"
+            marks.append(_TEXT.format("name", x, y + 26, below))
     if drawn is not None:
         x, y = place[after][0] + _COLUMN, _TOP + _ROW * height[-1]
         lines.append(_edge("edge taken beside", place[after], (x, y)))
@@ -103,6 +111,16 @@ def _edge(name: str, start: tuple[float, float], end: tuple[float, float]) -> Ma
     (x, y), (u, v) = start, end
     middle = (x + u) / 2
     return _LINE.format(name, x, y, middle, y, middle, v, u, v)
+
+
+def _weighed(shape: Markup, mass: float | None) -> Markup:
+    """A node filled the more the more mass it has; with None, one that is still to come."""
+    if mass is None:
+        return Markup('<g class="coming">{}</g>').format(shape)
+    # The fill lets through what lies behind: no edges, then.
+    return Markup('<g class="mass" style="--mass: {}"><g class="under">{}</g>{}</g>').format(
+        f"{mass:.4f}", shape, shape
+    )
 
 
 def _circle(name: str, x: float, y: float) -> Markup:

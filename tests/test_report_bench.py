@@ -237,7 +237,7 @@ def test_what_the_benchmark_of_real_models_writes_is_in_the_schema_and_drawn(few
     target = tiny_target()
     questions = [Question(f"q{i}", tuple(prompt)) for i, prompt in enumerate(PROMPTS[: 1 if few else 2])]
     methods = ("rheo",) if few else ("ar", *METHODS)
-    sizes = {"max_new_tokens": 6, "seeds": 1 if few else 2, "contexts": 1, "vocab": VOCAB}
+    sizes: dict[str, Any] = {"max_new_tokens": 6, "seeds": 1 if few else 2, "contexts": 1, "vocab": VOCAB}
     config = replace(CONFIG, temperature=1.0)
     plan = Plan({"a": tuple(questions)}, methods, config, ablations=() if few else ABLATIONS, **sizes)
     names = {"target": "tiny", "draft": "skip:1", "dtype": "float32", "device": "cpu", "limit": 2}

@@ -83,6 +83,8 @@ VARIANT = record(
 )
 VARIANTS = many(VARIANT, maxItems=100)
 
+TREE = record({key: or_null(COUNT) for key in ("anchors", "slots", "beam", "depth", "budget", "support")})
+
 SETTINGS = record(
     {
         "target": TEXT,
@@ -97,9 +99,10 @@ SETTINGS = record(
         "seeds": COUNT,
         "contexts": COUNT,
         "ablations": many(TEXT),
-        "config": record({key: or_null(COUNT) for key in ("anchors", "slots", "beam", "depth", "budget", "support")}),
+        "config": TREE,
         "calibration": TEXT,
-    }
+    },
+    tuned=mapping(TREE),
 )
 
 MACHINE = record(

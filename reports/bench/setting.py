@@ -23,6 +23,8 @@ def setting(run: Json) -> Section:
         blocks.append(Remark(said))
     asked = {**run["settings"], **run["settings"]["config"]}
     del asked["config"]
+    for name, tree in asked.pop("tuned", {}).items():
+        asked[f"tree of {name}"] = ", ".join(f"{key} {tree[key]}" for key in ("budget", "depth", "beam"))
     machine = {**run["machine"], "memory_bytes": size(run["machine"]["memory_bytes"])}
     blocks += [_pairs("What was asked for", asked), _pairs("The machine", machine), _pairs("Versions", run["versions"])]
     return Section("setting", "Numeric floor, machine and settings", "", blocks)

@@ -10,6 +10,7 @@ import click
 from click.core import ParameterSource
 
 from rheo.cli.models import TEMPERATURE, model_options, tree_config, tree_options
+from rheo.cli.tuned import TUNED, tuned_configs
 from rheo.files import require_writable, write_text
 from rheo.methods import METHODS
 from verify.benchmark.plan import ABLATIONS, AR
@@ -41,6 +42,7 @@ from verify.benchmark.plan import ABLATIONS, AR
 )
 @click.option("--ablations", default="", help=f"Vary these as well: of {', '.join(ABLATIONS)}, or all.")
 @tree_options
+@TUNED
 @click.option(
     "--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write everything here, as it goes on."
 )
@@ -67,13 +69,18 @@ def bench(ctx: click.Context, /, **given: Any) -> int | None:
 
     if given["resume"] and given["json_path"] is None:
         raise click.UsageError("--resume needs --json")
+    if given["tuned"] is not None and given["ablations"]:
+        raise click.UsageError("--ablations vary one tree: --tuned gives every method its own")
     ablations = ",".join(ABLATIONS) if given["ablations"] == "all" else given["ablations"]
+    names = {key: given[key] for key in ("target", "draft", "dtype", "device", "limit")}
+    methods = _listed("--methods", given["methods"], (AR, *METHODS))
+    config = tree_config(given["temperature"], given)
     return bench_models(
         Request(
-            names={key: given[key] for key in ("target", "draft", "dtype", "device", "limit")},
+            names=names,
             suites=given["suites"],
-            methods=_listed("--methods", given["methods"], (AR, *METHODS)),
-            config=tree_config(given["temperature"], given),
+            methods=methods,
+            config=config,
             max_new_tokens=given["max_new_tokens"],
             seeds=given["seeds"],
             contexts=given["contexts"],
@@ -81,6 +88,7 @@ def bench(ctx: click.Context, /, **given: Any) -> int | None:
             json_path=given["json_path"],
             resume=given["resume"],
             reuse=given["reuse"],
+            tuned=tuned_configs(given["tuned"], names, [name for name in methods if name != AR], config),
         )
     )
 

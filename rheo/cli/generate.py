@@ -13,6 +13,7 @@ import click
 
 from rheo.cli.models import METHOD, TEMPERATURE, load, model_options, tree_config, tree_options
 from rheo.cli.options import Within
+from rheo.cli.tuned import TUNED, tuned_configs
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,6 +40,7 @@ class _Made:
 @model_options
 @click.option("--method", type=METHOD, default="rheo", show_default=True)
 @tree_options
+@TUNED
 @click.option("--temperature", type=TEMPERATURE, default=1.0, show_default=True, help="0 is greedy.")
 @click.option("--top-k", type=click.IntRange(1), help="Of the target, as the two that follow.")
 @click.option("--top-p", type=Within(0, 1, min_open=True))
@@ -78,6 +80,8 @@ def generate(
     output is not a terminal.
     """
     config = tree_config(temperature, options)
+    names = {"target": target, "draft": draft, "dtype": dtype, "device": device}
+    config = tuned_configs(options["tuned"], names, (method,), config).get(method, config)
     text = _text(prompt)
     if "" in options["stop"]:
         raise click.UsageError("--stop must not be empty")

@@ -21,6 +21,7 @@ _COMMANDS = {
     "train-head": "Train an EAGLE-3 head for a target.",
     "generate": "Generate text, drafted and verified.",
     "bench": "Measure what the sampler costs.",
+    "tune": "Find the fastest tree on this machine.",
 }
 BAD_INPUT, INCONCLUSIVE, INTERRUPTED = 2, 3, 130
 

@@ -36,6 +36,7 @@ class Request:
     json_path: Path | None
     resume: bool
     reuse: tuple[Path, ...]
+    tuned: dict[str, Config]
 
 
 def bench_models(request: Request) -> int:
@@ -102,7 +103,7 @@ def _loaded(request: Request) -> tuple[Plan, Models]:
     loaded = load(names["target"], names["draft"], names["dtype"], names["device"])
     suites: dict[str, tuple[Question, ...]] = {}
     for given in request.suites:
-        name, questions = _suite(given, names["limit"], loaded)
+        name, questions = suite_questions(given, names["limit"], loaded)
         if name in suites:
             raise click.UsageError(f"--suite: two are called {name}")
         suites[name] = questions
@@ -116,11 +117,12 @@ def _loaded(request: Request) -> tuple[Plan, Models]:
         request.contexts,
         request.ablations,
         vocab,
+        request.tuned,
     )
     return plan, Models(loaded.model, loaded.drafter, eos_tokens(loaded.model))
 
 
-def _suite(given: str, limit: int, loaded: Loaded) -> tuple[str, tuple[Question, ...]]:
+def suite_questions(given: str, limit: int, loaded: Loaded) -> tuple[str, tuple[Question, ...]]:
     """`limit` questions spread evenly over a suite: neighbours are of one kind. Of several turns the first is asked."""
     from rheo.models.prompts import PromptError, chat_ids, load_suite
     from rheo.models.smollm2 import ModelError

@@ -151,14 +151,15 @@ def _node(drafted: Drafted, p: Tensor) -> Record:
 def _variants(todo: list[Variant], found: list[Record]) -> Record:
     """The trees of all contexts, gathered by variant: values of each context, sums of the rest."""
     gathered: Record = {}
-    for variant in todo:
-        every = [(at["first"], tree) for at in found for tree in at["trees"] if tree["variant"] == variant.name]
+    for variant in dict.fromkeys(each.name for each in todo):
+        every = [(at["first"], tree) for at in found for tree in at["trees"] if tree["variant"] == variant]
+        methods = [name for each in todo if each.name == variant for name in each.methods]
         # What describes the draft comes from the growth that draws, where one does.
         drawing = [(first, tree) for first, tree in every if tree["probe"] is not None] or every
         # At the first context the drafter reads the prompt besides.
         timed = [tree for first, tree in drawing if not first]
-        gathered[variant.name] = {
-            "methods": {name: _method(name, [tree for _, tree in every]) for name in variant.methods if _known(name)},
+        gathered[variant] = {
+            "methods": {name: _method(name, [tree for _, tree in every]) for name in methods if _known(name)},
             "root": _sums([tree["root"] for _, tree in drawing]),
             "probe": _sums([tree["probe"] for _, tree in drawing if tree["probe"] is not None]),
             "timed": {"trees": len(timed), **_sums([{key: t[key] for key in ("draft", "growth")} for t in timed])},

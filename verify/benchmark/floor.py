@@ -23,7 +23,7 @@ _MOST = 64  # tokens: each costs a forward of its own
 
 def numeric_floor(models: Models, plan: Plan, method: str, prompt: Sequence[int], seed: int) -> Record:
     """Total variation at every emitted token of one text, p at T = 1 whatever the plan's temperature."""
-    plain = Sampler(replace(plan.config, temperature=1.0), METHODS[method])
+    plain = Sampler(replace(plan.config_of(method), temperature=1.0), METHODS[method])
     over_tree: list[Tensor] = []
 
     def play(sampler: Sampler, pair: Pair, uniforms: Uniforms) -> tuple[Tree, Path]:
@@ -34,7 +34,7 @@ def numeric_floor(models: Models, plan: Plan, method: str, prompt: Sequence[int]
         return tree, path
 
     limits = Limits(min(plan.max_new_tokens, _MOST), models.eos)
-    sampler = Sampler(plan.config, METHODS[method])
+    sampler = Sampler(plan.config_of(method), METHODS[method])
     rounds = generate(models.target, models.drafter, sampler, [prompt], [seed], limits, play=play)
     tokens = [token for done in rounds for token in done.tokens[0]]
     steps = _token_by_token(models, [*prompt, *tokens], len(prompt))

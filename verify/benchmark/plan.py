@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from rheo.config import Config
 from rheo.growths import GROWTHS
@@ -33,7 +33,8 @@ class Question:
 @dataclass(frozen=True)
 class Plan:
     """suites: name to questions. methods: names of METHODS, and `ar`. config: the temperature included. seeds: how
-    many. contexts: round starts a question at which all methods draft. vocab: the target's."""
+    many. contexts: round starts a question at which all methods draft. vocab: the target's. tuned: the configurations
+    of methods that have one of their own."""
 
     suites: Mapping[str, tuple[Question, ...]]
     methods: tuple[str, ...]
@@ -43,11 +44,16 @@ class Plan:
     contexts: int
     ablations: tuple[str, ...]
     vocab: int
+    tuned: Mapping[str, Config] = field(default_factory=dict)
 
     @property
     def drafted(self) -> tuple[str, ...]:
         """The methods that draft."""
         return tuple(name for name in self.methods if name != AR)
+
+    def config_of(self, method: str) -> Config:
+        """Its own, or that of all."""
+        return self.tuned.get(method, self.config)
 
 
 @dataclass(frozen=True)
@@ -120,6 +126,10 @@ def units(plan: Plan) -> Iterator[Unit]:
 def variants(plan: Plan, temperature: float) -> list[Variant]:
     """What is drafted at every context of one temperature; ablations but the temperature's at the plan's own."""
     base = Variant(BASE, replace(plan.config, temperature=temperature), plan.drafted)
+    if plan.tuned:  # then nothing else is varied
+        own = {name: replace(plan.config_of(name), temperature=temperature) for name in plan.drafted}
+        several = dict.fromkeys(own.values())
+        return [Variant(BASE, config, tuple(n for n in own if own[n] == config)) for config in several]
     found = [base]
     if temperature != float(plan.config.temperature):
         return found

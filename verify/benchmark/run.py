@@ -16,7 +16,7 @@ from verify.benchmark.texts import Models, Record, text
 _WARM_UP = 8  # tokens
 _TREE = ("anchors", "slots", "beam", "depth", "budget", "support")
 # What a result depends on beside its key; the machine, since a speed-up compares times.
-_SAME = ("target", "draft", "dtype", "device", "max_new_tokens", "config", "calibration")
+_SAME = ("target", "draft", "dtype", "device", "max_new_tokens", "config", "tuned", "calibration")
 _SAME_MACHINE = ("processor", "cores", "threads", "gpu")
 
 
@@ -67,6 +67,9 @@ def settings(plan: Plan, names: Mapping[str, Any]) -> Record:
         "ablations": list(plan.ablations),
         "config": config,
         "calibration": str(plan.config.calibration),
+        **(
+            {"tuned": {name: {k: getattr(c, k) for k in _TREE} for name, c in plan.tuned.items()}} if plan.tuned else {}
+        ),
     }
 
 
@@ -90,7 +93,7 @@ def earlier(path: Path, head: Record) -> tuple[dict[str, Record], float]:
         if found["kind"] != "bench":
             raise BenchError(f"{path}: no result of rheo bench")
         for part, keys in (("settings", _SAME), ("machine", _SAME_MACHINE)):
-            other = [key for key in keys if found[part][key] != head[part][key]]
+            other = [key for key in keys if found[part].get(key) != head[part].get(key)]
             if other:
                 raise BenchError(f"{path}: of another run: its {', '.join(other)} differ")
         return dict(found["units"]), float(found["seconds"])

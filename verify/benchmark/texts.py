@@ -51,7 +51,8 @@ def text(
     device = models.target.device
     inner: Play = play_token if method == AR else play_round
     drafter = NoDrafter() if method == AR else models.drafter
-    sampler = Sampler(plan.config, METHODS.get(method, METHODS["topk"]))  # which one means nothing to `ar`
+    config = plan.config_of(method)
+    sampler = Sampler(config, METHODS.get(method, METHODS["topk"]))  # which one means nothing to `ar`
     mark = marker(device)
     played: list[Seconds] = []
     expectations: list[float | None] = []
@@ -87,7 +88,7 @@ def text(
         "rounds": len(lengths),
         "emitted": sum(lengths),
         "expected": sum(known) if known else None,
-        "reached": [sum(length > depth for length in lengths) for depth in range(plan.config.depth + 1)],
+        "reached": [sum(length > depth for length in lengths) for depth in range(config.depth + 1)],
         "tokens": sum(map(len, tokens)),
         "end": end,
         "digest": hashlib.sha256(repr(tokens).encode()).hexdigest()[:16],

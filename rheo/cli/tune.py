@@ -1,0 +1,133 @@
+"""`rheo tune`: the tree that yields most tokens a second on the machine at hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rheo.cli.models import METHOD, TEMPERATURE, Loaded, load, model_options, tree_config, tree_options
+from rheo.files import require_writable, write_text
+
+if TYPE_CHECKING:
+    from rheo.config import Config
+    from verify.benchmark.plan import Question
+
+_TURN = 48  # tokens of a user's turn that the target makes up
+
+
+@click.command()
+@model_options
+@click.option(
+    "--method",
+    "methods",
+    type=METHOD,
+    multiple=True,
+    default=("rheo",),
+    show_default=True,
+    help="Several times for more.",
+)
+@click.option("--temperature", type=TEMPERATURE, default=1.0, show_default=True)
+@click.option(
+    "--suite",
+    help="humaneval, mt_bench, or a folder with a question.jsonl.  [default: questions that the target makes up, and "
+    "functions of Python's library]",
+)
+@click.option("--limit", type=click.IntRange(1), default=8, show_default=True, help="Prompts.")
+@click.option("--contexts", type=click.IntRange(1), default=4, show_default=True, help="Round starts of a prompt.")
+@tree_options
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the result here, for --tuned.")
+def tune(methods: tuple[str, ...], temperature: float, suite: str | None, output: Path | None, **options: Any) -> int:
+    """Find the tree that yields most expected tokens a second, for each method.
+
+    Times the forwards of target and drafter, computes what trees up to --budget, --depth and --beam are expected to
+    yield at the same round starts, and picks the best. `rheo bench --tuned` and `rheo generate --tuned` take it up.
+    """
+    config = tree_config(temperature, options)
+    if output is not None:
+        require_writable(output)
+    methods = tuple(dict.fromkeys(methods))
+    _require_formulas(methods)
+    names = {key: options[key] for key in ("target", "draft", "dtype", "device")}
+    loaded = load(*names.values())
+    from reports.console_bench import work_bar
+    from reports.console_tune import tune_tables
+    from rheo.models.causal import eos_tokens
+    from rheo.models.smollm2 import ModelError
+    from verify.benchmark.explore import Search
+    from verify.benchmark.machine import machine, versions
+    from verify.benchmark.texts import Models
+    from verify.benchmark.tuning import sights, tuned
+
+    search = Search(methods, config, options["contexts"])
+    models = Models(loaded.model, loaded.drafter, eos_tokens(loaded.model))
+    seen = []
+    try:
+        with work_bar(options["limit"] + 1) as moved:
+            moved(0, "prompts")
+            questions = _questions(loaded, suite, options["limit"], config)
+            for done, (question, found) in enumerate(sights(models, search, questions), start=2):
+                moved(done, f"prompt {question.identifier}")
+                seen += found
+        result = tuned(search, seen)
+    except (ModelError, ValueError) as error:
+        raise click.ClickException(" ".join(str(error).split())) from error
+    settings = {
+        **names,
+        "methods": list(methods),
+        "temperature": temperature,
+        "suite": suite,
+        "limit": len(questions),
+        "contexts": options["contexts"],
+        "config": {key: options[key] for key in ("anchors", "slots", "beam", "depth", "budget", "support")},
+        "calibration": str(config.calibration),
+    }
+    head = {"settings": settings, "versions": versions(), "machine": machine(models.target.device)}
+    record = {"schema": 1, "kind": "tune", **head, **result}
+    tune_tables(record, on_stderr=output is not None)
+    if output is not None:
+        write_text(output, json.dumps(record, indent=1, allow_nan=False) + "\n")
+    return 0
+
+
+def _require_formulas(methods: tuple[str, ...]) -> None:
+    """A UsageError naming the method whose trees have no expected tokens to compare."""
+    from rheo.methods import METHODS
+    from verify.benchmark.expected import REACH
+
+    for name in methods:
+        if METHODS[name].rule not in REACH:
+            raise click.UsageError(f"--method {name}: there is no formula for its expected tokens")
+
+
+def _questions(loaded: Loaded, suite: str | None, limit: int, config: Config) -> list[Question]:
+    """Of a suite, or none of any suite's: functions to complete, and turns that the target makes up as a user."""
+    if suite is not None:
+        from rheo.cli.model_bench import suite_questions
+
+        return list(suite_questions(suite, limit, loaded)[1])
+    from rheo.decoding import Sampler
+    from rheo.methods import METHODS
+    from rheo.models.causal import eos_tokens
+    from rheo.models.generation import Limits, generate
+    from rheo.models.prompts import chat_ids
+    from rheo.training.prompts import library_functions, opening_tokens, training_starts
+    from verify.benchmark.plan import Question
+
+    tokenizer: Any = loaded.tokenizer
+    opening = opening_tokens(tokenizer)
+    # What reads pairs cannot start with one token.
+    starts = [each for each in training_starts(tokenizer, limit, 0, library_functions()) if len(each.ids) > 1]
+    prompts = [start.ids for start in starts if start.asked]
+    begun = [start.ids for start in starts if not start.asked]
+    if begun:
+        turns = [list(ids[opening:]) for ids in begun]
+        sampler, limits = Sampler(config, METHODS["topk"]), Limits(_TURN, eos_tokens(loaded.model))
+        for done in generate(loaded.model, loaded.drafter, sampler, begun, range(len(begun)), limits):
+            for request, tokens in zip(done.requests, done.tokens, strict=True):
+                turns[request] += tokens
+        texts = [tokenizer.decode(turn, skip_special_tokens=True).strip() for turn in turns]
+        prompts += [chat_ids(tokenizer, text) for text in texts if text]
+    return [Question(str(number), tuple(prompt)) for number, prompt in enumerate(prompts)]
