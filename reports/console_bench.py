@@ -35,16 +35,15 @@ def model_tables(record: Record, on_stderr: bool = False) -> None:
     for table in (
         _main(found["table"], settings),
         _expected(found["expected"]),
+        _grid(found["grid"]),
         _acceptance(found["acceptance"]),
         _time(found["time"]),
+        _depth_one(found["depth_one"]),
+        _shapes(found["shapes"]),
         *(make(key, rows) for key, rows in found["ablations"].items() for make in (_ablation, _drafts)),
     ):
         if table.row_count:
             console.print(table)
-    if found["depth_one"]:
-        values = {**found["depth_one"]["methods"], "bound": found["depth_one"]["bound"]}
-        shown = ", ".join(f"{escape(name)} {value:.4f}" for name, value in values.items())
-        console.print(f"acceptance at depth 1, all slots alive: {shown}", highlight=False)
     if found["floor"]:
         floor = found["floor"]
         console.print(
@@ -82,6 +81,40 @@ def _expected(rows: Sequence[Record]) -> Table:
         differences = [_difference(row["differences"].get(other)) for other in others]
         counts = (str(row["contexts"]), _number(row["tau"], digits=3), _around(row["tau"], row["interval"]))
         table.add_row(escape(row["suite"]), escape(row["method"]), *counts, *differences)
+    return table
+
+
+def _grid(rows: Sequence[Record]) -> Table:
+    others = list(dict.fromkeys(other for row in rows for other in row["differences"]))
+    title = "expected tau by temperature and drafted nodes, average of suites"
+    table = _table("T", "nodes", "method", "tau", "99 %", *(f"less {other}" for other in others), title=title)
+    for row in rows:
+        differences = [_difference(row["differences"].get(other)) for other in others]
+        tau = (_number(row["tau"], digits=3), _around(row["tau"], row["interval"]))
+        table.add_row(f"{row['temperature']:g}", str(row["budget"]), escape(row["method"]), *tau, *differences)
+    return table
+
+
+def _shapes(found: Sequence[Record]) -> Table:
+    table = _table("T", "method", "nodes", "chosen", "by", title="trees of fixed shape, measured at other texts")
+    for each in found:
+        heat = f"{each['temperature']:g}"
+        for choice in each["choices"]:
+            taus = ", ".join(f"{k}: {tau:.3f}" for k, tau in zip(choice["tried"], choice["tau"], strict=True))
+            table.add_row(
+                heat, escape(choice["method"]), str(choice["budget"]), f"K = {choice['slots']}", f"tau {taus}"
+            )
+        if each["acceptance"]:
+            rates = ", ".join(f"{rate:.3f}" for rate in each["acceptance"])
+            table.add_row(heat, "sequoia", "all", "best shape", f"acceptance {rates}")
+    return table
+
+
+def _depth_one(found: Record | None) -> Table:
+    table = _table("method", "candidates", "accepted", "bound", "likeliest", title="acceptance at depth 1, and bounds")
+    for name, at in (found["methods"] if found else {}).items():
+        numbers = (_number(at[key], digits=4) for key in ("accepted", "bound", "likeliest"))
+        table.add_row(escape(name), f"{at['candidates']:g}", *numbers)
     return table
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from reports import exhibits, explanation, subjects, summary, tiers
-from reports.bench import ablations, bound, rounds, setting, tau
+from reports.bench import ablations, bound, grid, rounds, setting, shapes, tau
 from reports.bench import summary as bench_summary
 from reports.blocks import Cell, Remark, Section, status_cell, stem
 
@@ -27,10 +27,12 @@ _SECTIONS = (
 _BENCH = (
     tau.table,
     tau.expected,
+    grid.grid,
     rounds.acceptance,
     bound.depth_one,
     rounds.time,
     ablations.ablations,
+    shapes.shapes,
     setting.setting,
 )
 _TITLES = {"verify": "rheo verify", "sampler": "rheo verify --sampler", "audit": "rheo audit", "bench": "rheo bench"}

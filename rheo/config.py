@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from fractions import Fraction
 
-from rheo.calibration import Calibration
+from rheo.acceptance import GEOMETRIC, Acceptance
+from rheo.calibration import AnyCalibration, Calibration
 
 
 class ConfigError(ValueError):
@@ -34,7 +35,8 @@ class Config:
     budget: R, drafted nodes kept after reranking (the root is not counted).
     support: S, draft tokens kept by truncation; None keeps the whole vocabulary.
     temperature: T, 0 or from 1e-30 to 1e30; 0 means argmax. A Fraction whose inverse is an integer keeps laws exact.
-    calibration: what slots are worth, for growths that go by it.
+    calibration: what slots are worth, for growths that go by it; None: `Calibration()`, or what a drafter comes with.
+    acceptance: how often each child of a node is accepted, for the tree that is made for it.
 
     Raises ConfigError naming the first setting outside its domain.
     """
@@ -46,7 +48,8 @@ class Config:
     budget: int = 59
     support: int | None = 128
     temperature: Fraction | float = Fraction(1)
-    calibration: Calibration = field(default_factory=Calibration)
+    calibration: AnyCalibration | None = None
+    acceptance: Acceptance = GEOMETRIC
 
     def __post_init__(self) -> None:
         for key, least in _LEAST.items():
@@ -60,6 +63,11 @@ class Config:
         require_temperature(self.temperature)
         if self.slots + (self.depth - 1) * self.beam * self.slots >= 1 << POSITION_BITS:
             raise ConfigError("slots", f"slots x beam x depth must stay below {1 << POSITION_BITS}")
+
+    @property
+    def worth(self) -> Calibration:
+        """What slots are worth at this temperature."""
+        return (self.calibration or Calibration()).at(self.temperature)
 
     @property
     def expansions(self) -> int:
@@ -103,4 +111,5 @@ def _require_integer(key: str, value: object, least: int) -> None:
         raise ConfigError(key, f"must be at least {least}, got {value}")
 
 
-CONFIG_KEYS = tuple(each.name for each in fields(Config) if each.name != "calibration")  # single numbers
+_MEASURED = ("calibration", "acceptance")
+CONFIG_KEYS = tuple(each.name for each in fields(Config) if each.name not in _MEASURED)  # single numbers

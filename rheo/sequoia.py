@@ -7,7 +7,6 @@ the rates on its way, and the tree's sum of them is the expected number of accep
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, lru_cache
 
@@ -15,33 +14,10 @@ from rheo.config import Config
 from rheo.shapes import Shape, SlotPath, ordered
 
 
-@dataclass(frozen=True)
-class Acceptance:
-    """rates: how often the first, second, ... child of a node is the one accepted; further children are never drawn.
-
-    They need not fall, and may be Fractions or floats. ValueError unless each is in [0, 1] and the first is positive.
-    """
-
-    rates: tuple[Fraction | float, ...]
-
-    def __post_init__(self) -> None:
-        if not self.rates or not self.rates[0] > 0 or not all(0 <= rate <= 1 for rate in self.rates):
-            raise ValueError(f"acceptance rates must lie in 0..1, the first above 0, got {self.rates}")
-
-
-# Of what its elder siblings left, each child takes three fifths.
-GEOMETRIC = Acceptance(tuple(Fraction(3, 5) * Fraction(2, 5) ** k for k in range(64)))
-
-
-@dataclass(frozen=True)
-class Optimal:
-    """The best shape for a vector; of the configuration it reads slots, depth and budget."""
-
-    acceptance: Acceptance = GEOMETRIC
-
-    def __call__(self, config: Config) -> Shape:
-        """At most `slots` children a node, `budget` nodes but the root, none below `depth`."""
-        return best_shape(self.acceptance.rates[: config.slots], config.depth, config.budget)
+def optimal(config: Config) -> Shape:
+    """The best shape for the configuration's vector: `budget` nodes but the root, none below `depth`, at most `slots`
+    children a node."""
+    return best_shape(config.acceptance.rates[: config.slots], config.depth, config.budget)
 
 
 @lru_cache(maxsize=64)

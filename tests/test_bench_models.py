@@ -4,9 +4,11 @@ was stopped comes to the same figures."""
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
+from itertools import permutations, product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,29 +22,32 @@ from rheo.cli import model_bench
 from rheo.cli.models import Loaded
 from rheo.config import Config
 from rheo.decoding import Sampler, play_round
+from rheo.growths.static import Static
 from rheo.methods import METHODS
 from rheo.models import target as target_module
 from rheo.models.generation import Limits, generate
 from rheo.uniforms import draw_uniforms
 from tests.conftest import Rheo
 from tests.tiny_models import CONFIG, PROMPTS, VOCAB, keep_a_stale_row, skipping, tiny_target
-from verify.benchmark import depth_one, expected, stats
+from verify.benchmark import depth_one, expected, shaping, stats
 from verify.benchmark import run as run_module
 from verify.benchmark.autoregressive import NoDrafter, play_token
 from verify.benchmark.clock import Seconds, Watched, split
 from verify.benchmark.floor import numeric_floor
 from verify.benchmark.plan import ABLATIONS, Plan, Question, units, variants
+from verify.benchmark.pruning import pruned
+from verify.benchmark.shapes import of_record
 from verify.benchmark.texts import Models, target_law
 from verify.cases import Case
-from verify.laws import classes_of, compose, draft_of, exact_stops, target_of
+from verify.laws import classes_of, compose, draft_of, exact_law, exact_stops, target_of
 from verify.random_toys import random_toy
 from verify.torch_law import expected_tree
 from verify.torch_toys import ToyPair, automaton
-from verify.transport import bound, node_acceptance, slot_plan
+from verify.transport import bound, candidate_sets, min_cut, node_acceptance, slot_plan
 
 pytestmark = pytest.mark.model
 
-EXPECTED = [name for name, method in METHODS.items() if method.rule in expected.REACH]
+EXPECTED = tuple(METHODS)
 SMALL = Config(anchors=1, slots=3, beam=2, depth=2, budget=5, support=None, temperature=Fraction(1))
 METHOD_NAMES = ("ar", "topk", "rrsw", "rheo")
 QUESTIONS = tuple(Question(f"q{i}", tuple(prompt)) for i, prompt in enumerate(PROMPTS))
@@ -76,19 +81,23 @@ def played(case: Case, method: str, count: int) -> Any:
 @pytest.mark.parametrize("method", EXPECTED)
 def test_expected_tokens_given_a_tree_are_those_of_exact_enumeration(method: str, kind: str) -> None:
     seen = 0
+    # A tree of fixed shape has a class for whatever each of its nodes may be.
+    vocab = 3 if isinstance(METHODS[method].growth, Static) else 5
     for change in ({}, {"anchors": 0}, {"anchors": 2, "slots": 4}, {"temperature": Fraction(1, 2)}, {"temperature": 0}):
-        case = Case(kind, random_toy(5, 5, 2, kind), replace(SMALL, **change))
+        case = Case(kind, random_toy(5, vocab, 2, kind), replace(SMALL, **change))
         tree, _, p = played(case, method, 200)
         tokens = expected.tokens(tree, expected.REACH[METHODS[method].rule](tree, p))
         stops = exact_stops(target_of(case), REFERENCE[method].rule)
-        classes = classes_of(draft_of(case), case.config, REFERENCE[method])
-        exact = {expected_tree(c.result): compose([(1, c.result)], stops).accepted + 1 for c in classes}
+        trees = {expected_tree(c.result): c.result for c in classes_of(draft_of(case), case.config, REFERENCE[method])}
+        exact: dict[Any, float] = {}
         for row, value in enumerate(tokens.tolist()):
             columns = (tree.tokens[row].tolist(), tree.parents[row].tolist(), tree.slots[row].tolist())
             places = zip(*columns, tree.occupied[row].tolist(), strict=True)
             key = tuple((token, parent, slot) for token, parent, slot, there in places if there)
-            if key in exact:  # a probe that was never popped is named by its first token there
-                assert value == pytest.approx(float(exact[key]), abs=1e-9)
+            if key in trees:  # a probe that was never popped is named by its first token there
+                if key not in exact:
+                    exact[key] = float(compose([(1, trees[key])], stops).accepted + 1)
+                assert value == pytest.approx(exact[key], abs=1e-9)
                 seen += 1
     assert seen >= 200
 
@@ -104,6 +113,13 @@ def test_expected_tokens_are_the_mean_of_sampled_ones_at_every_depth(method: str
     assert expected.by_depth(tree, reach, 3)[:, 1:].sum(-1).allclose(expected.tokens(tree, reach) - 1)
 
 
+def node_of(tree: Any, p: torch.Tensor, slots: int) -> depth_one.Node:
+    """The root of the first tree, where the target's distribution is p [V]."""
+    support = tree.support[0, 0]
+    beside = p.index_fill(0, support, 0).sum().unsqueeze(0)
+    return depth_one.Node(p[support], beside, tree.tail_law[0, 0], tree.anchors, slots)
+
+
 @pytest.mark.parametrize("anchors", [0, 1, 2])
 @pytest.mark.parametrize("seed", range(6))
 def test_acceptance_at_one_node_and_its_bound_are_those_of_exact_transport(seed: int, anchors: int) -> None:
@@ -112,15 +128,56 @@ def test_acceptance_at_one_node_and_its_bound_are_those_of_exact_transport(seed:
     weights = toy.draft.exact(())
     case = Case("node", toy, config)
     p = target_of(case)(())
-    for name in PAPER:
-        method = METHODS[name]
+    for name in (*PAPER, "rheo-transport"):
+        figures = depth_one.AT_ONE_NODE[METHODS[name].rule]
         tree, _, rows = played(case, name, 1)
-        node = depth_one.Node(rows[0, 0][tree.support[0, 0]], tree.tail_law[0, 0], tree.anchors, config.slots)
+        node = node_of(tree, rows[0, 0], config.slots)
         exact = node_acceptance(p, weights, config, REFERENCE[name])
-        assert depth_one.ACCEPTANCE[method.rule](node) == pytest.approx(float(exact), abs=1e-12)
-        if len(node.law):
-            plan = slot_plan(weights, config, REFERENCE[name])
-            assert depth_one.bound(node) == pytest.approx(float(bound(p, plan)), abs=1e-12)
+        assert figures.accepted(node) == pytest.approx(float(exact), abs=1e-12)
+        assert figures.bound(node) == pytest.approx(
+            float(bound(p, slot_plan(weights, config, REFERENCE[name]))), abs=1e-12
+        )
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(6))
+def test_acceptance_of_drawn_children_and_its_bound_are_those_of_enumeration_and_maximum_flow(
+    seed: int, slots: int
+) -> None:
+    toy = random_toy(seed, 5, 0, ("any", "ties", "peaked", "zeros", "disjoint", "equal")[seed])
+    case = Case("node", toy, Config(0, slots, 1, 1, slots, 4, Fraction(1)))
+    p = target_of(case)(())
+    for name in ("chain", "block", "specinfer", "spectr", "sequoia"):
+        figures = depth_one.AT_ONE_NODE[METHODS[name].rule]
+        tree, _, rows = played(case, name, 1)
+        node = node_of(tree, rows[0, 0], 1 if name in ("chain", "block") else slots)
+        law, classes = exact_law(case, REFERENCE[name])
+        # The factor is rounded up; refusals of distinct children are so many that 0.03 is far more than five errors.
+        error = {"spectr": slots * 2.0**-20, "sequoia": 0.03 if slots > 1 else 0.0}.get(name, 0.0) + 1e-9
+        assert figures.accepted(node) == pytest.approx(float(law.accepted), abs=error)
+        flow = min_cut(p, candidate_sets((each.mass, each.result) for each in classes))
+        assert figures.bound(node) == pytest.approx(float(flow), abs=1e-9)
+
+
+def test_draws_without_replacement_are_all_inside_a_set_as_often_as_enumeration_says() -> None:
+    """However small the rates of those outside."""
+    for law in ([0.4, 0.3, 0.2, 0.1], [1.0, 1e-20, 2e-40, 1e-40], [1e-9, 0.5, 0.5, 1e-300]):
+        rates = torch.tensor(law, dtype=torch.float64)
+        for count in (1, 2, 3, 4):
+            exact = [
+                sum(
+                    math.prod(law[x] / sum(law[y] for y in range(4) if y not in order[:i]) for i, x in enumerate(order))
+                    for order in permutations(range(4), count)
+                    if max(order) <= last
+                )
+                for last in range(4)
+            ]
+            assert depth_one.all_inside(rates, count).tolist() == pytest.approx(exact, abs=1e-9)
+
+
+def test_no_fixed_set_of_candidates_holds_more_than_the_likeliest_tokens() -> None:
+    p = torch.tensor([0.1, 0.4, 0.2, 0.3])
+    assert [depth_one.likeliest(p, count) for count in (1, 2, 9)] == pytest.approx([0.4, 0.7, 1.0])
 
 
 def test_the_baseline_emits_what_transformers_generates_greedily(models: Models) -> None:
@@ -174,7 +231,9 @@ def test_ablations_hold_the_runs_own_value_and_leave_out_what_means_nothing() ->
     }  # fmt: skip
     assert by_name["anchors=0"].methods == ("rrsw", "rheo")
     assert by_name["budget=15"].methods == ("topk", "rrsw", "rheo")
-    assert [variant.name for variant in variants(PLAN, 0.3)] == ["base"]
+    assert [variant.name for variant in variants(PLAN, 0.3)] == ["base", "budget=15", "budget=31", "budget=59"]
+    alone = replace(PLAN, ablations=("temperature",))
+    assert [variant.name for variant in variants(alone, 0.3)] == ["base"]
 
 
 def test_times_are_split_between_the_models_and_the_sampler() -> None:
@@ -209,10 +268,51 @@ def test_the_numeric_floor_is_low_and_shows_a_stale_cache(models: Models, monkey
     assert numeric_floor(models, replace(PLAN, max_new_tokens=40), "rheo", PROMPTS[0], 1)["largest"] > 1e-2
 
 
+@pytest.mark.parametrize("method", ["specinfer", "spectr"])
+def test_a_smaller_complete_tree_is_the_beginning_of_a_larger_one(method: str) -> None:
+    large = Case("any", random_toy(3, 6, 3, "any"), Config(0, 3, 1, 3, 20, 4, 1.0))
+    tree, _, p = played(large, method, 50)
+    for budget in (1, 4, 11, 19):
+        small, _, other = played(replace(large, config=replace(large.config, budget=budget)), method, 50)
+        beginning = pruned(tree, range(budget))
+        assert torch.equal(beginning.tokens, small.tokens)
+        assert torch.equal(beginning.parents, small.parents)
+        both = ((beginning, p[:, : budget + 1]), (small, other))
+        taus = [expected.tokens(grown, expected.REACH[METHODS[method].rule](grown, rows)) for grown, rows in both]
+        assert taus[0].allclose(taus[1], atol=1e-12)
+
+
+def test_measured_acceptance_is_how_often_each_child_of_a_node_that_is_reached_is_the_one_accepted() -> None:
+    count = 10_000
+    case = Case("any", random_toy(4, 6, 2, "any"), Config(0, 3, 1, 2, 12, None, 1.0))
+    sampler = Sampler(case.config, shaping.EVEN)
+    pair = ToyPair(automaton(case.toy, torch.float64), torch.zeros(count, dtype=torch.int64))
+    tree, path = play_round(sampler, pair, draw_uniforms(case.config, range(count)))
+    accepted, reached = shaping.rates(tree, target_law(sampler, pair.target(tree)), case.config)
+    visits = count + int((path.rows[:, 0] > 0).sum())
+    assert len(set(reached.tolist())) == 1
+    assert abs(visits - float(reached[0])) < 5 * count**0.5
+    followed = [child for row in path.rows.flatten().tolist() if row > 0 for child in [int(tree.slots[0, row - 1])]]
+    for child, share in enumerate(accepted.tolist()):
+        assert abs(followed.count(child) - share) < 5 * share**0.5
+    assert len(set(accepted.tolist())) == 3
+
+
+def test_the_number_of_children_that_yields_most_is_taken_and_sequoias_tree_is_made_for_its_acceptance() -> None:
+    record = {"contexts": 1, "tau": {"spectr": {"15": {"1": 1.5, "4": 2.0, "2": 2.0}}}, "acceptance": [0.7, 0.2]}
+    found = of_record(record)
+    config = Config(anchors=5, budget=15)
+    assert (found.applied("spectr", config).slots, found.applied("spectr", config).anchors) == (2, 1)
+    assert found.applied("spectr", replace(config, budget=16)) == replace(config, budget=16)
+    assert found.applied("sequoia", config).acceptance.rates == (0.7, 0.2)
+    assert found.applied("rheo", config) == config
+
+
 class Letters:
     """A tokenizer of single characters."""
 
     chat_template = None
+    bos_token_id = None
 
     def __call__(self, text: str) -> dict[str, list[int]]:
         return {"input_ids": [ord(letter) % VOCAB for letter in text]}
@@ -324,6 +424,25 @@ def test_the_documented_example_has_the_keys_of_a_real_run_and_the_terminal_show
     assert keys(real) == keys(example)
     for title in ("expected tau at the same round starts", "expected tau by support", "numeric floor", "T = 1"):
         assert title in err
+
+
+def test_all_methods_meet_rheo_at_every_temperature_and_size_in_shapes_of_their_own(bench: Any, tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    arguments = ("--methods", ",".join(METHODS), "--ablations", "budget,temperature", "--limit", 2, "--seeds", 1)
+    assert bench(*arguments, "--max-new-tokens", 4, "--contexts", 1, "--json", path)[0] == 0
+    found = json.loads(path.read_text())["summary"]
+    rows = {(row["temperature"], row["budget"], row["method"]): row for row in found["grid"]}
+    assert set(rows) == set(product((0.0, 0.3, 0.6, 1.0), (8, 15, 31, 59), METHODS))
+    assert all(row["differences"]["rheo"]["interval"] for (_, _, name), row in rows.items() if name != "rheo")
+    assert set(found["depth_one"]["methods"]) == set(METHODS)
+    for each in found["depth_one"]["methods"].values():
+        assert each["accepted"] <= each["bound"] + 0.03
+    assert [each["temperature"] for each in found["shapes"]] == [1.0, 0.0, 0.3, 0.6]
+    for each in found["shapes"]:
+        assert 0 < sum(each["acceptance"]) <= 1 + 1e-5
+        assert {(choice["method"], choice["budget"]) for choice in each["choices"]} == set(
+            product(("specinfer", "spectr"), (8, 15, 31, 59))
+        )
 
 
 def test_a_long_run_without_a_file_prints_its_figures(bench: Any) -> None:

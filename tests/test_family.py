@@ -24,8 +24,9 @@ from reference.rules import k_seq
 from reference.tree import Tokens
 from reference.verification import Step, recursive_step, single_draw_step
 from rheo import uniforms as torch_uniforms
+from rheo.acceptance import Acceptance
 from rheo.config import Config
-from rheo.sequoia import Acceptance, Optimal, best_shape
+from rheo.sequoia import best_shape, optimal
 from rheo.shapes import Shape, complete, families
 from tests.conftest import SHARED_CASES, Rheo
 from verify.cases import Case, load
@@ -293,12 +294,13 @@ def test_the_programmed_shape_is_worth_as_much_as_the_best_of_all(rates: str, de
 def test_shapes_on_a_case_file() -> None:
     config = Config(1, 3, 2, 2, 5, None)
     assert complete(config) == ((0,), (1,), (2,), (0, 0), (0, 1))
-    assert Optimal()(config) == ((0,), (1,), (0, 0), (0, 1), (1, 0))
-    assert Optimal(Acceptance((0.9, 0.1)))(replace(config, depth=3)) == ((0,), (1,), (0, 0), (0, 1), (0, 0, 0))
-    assert Optimal(Acceptance((0.3, 0.3, 0.3)))(config) == complete(config)
+    assert optimal(config) == ((0,), (1,), (0, 0), (0, 1), (1, 0))
+    steep = replace(config, depth=3, acceptance=Acceptance((0.9, 0.1)))
+    assert optimal(steep) == ((0,), (1,), (0, 0), (0, 1), (0, 0, 0))
+    assert optimal(replace(config, acceptance=Acceptance((0.3, 0.3, 0.3)))) == complete(config)
     assert complete(replace(config, depth=1)) == ((0,), (1,), (2,))
     assert families(complete(config)) == {(): range(3), (0,): range(3, 5)}
-    assert len(Optimal()(Config())) == 59
+    assert len(optimal(Config())) == 59
 
 
 @pytest.mark.parametrize("rates", [(), (0, 1), (0.5, 1.5), (0.5, float("nan"))])
@@ -309,8 +311,8 @@ def test_an_acceptance_vector_holds_probabilities(rates: tuple[float, ...]) -> N
 
 def test_a_measured_vector_makes_another_tree_that_is_as_lossless() -> None:
     case = load(packaged_cases()[0])
-    measured = replace(METHODS["sequoia"].growth, shape=Optimal(Acceptance((0.9, 0.1))))  # type: ignore[type-var]
-    law, _ = exact_law(case, replace(METHODS["sequoia"], growth=measured))
+    measured = replace(case, config=replace(case.config, acceptance=Acceptance((0.9, 0.1))))
+    law, _ = exact_law(measured, METHODS["sequoia"])
     assert total_variation(law, target_of(case), case.config.depth + 1) == 0
     assert law != exact_law(case, METHODS["sequoia"])[0]
 

@@ -38,6 +38,7 @@ def small() -> Json:
     """One ablation and few points: quick to draw."""
     run = bench_run()
     run["summary"]["ablations"] = {"support": run["summary"]["ablations"]["support"][:2]}
+    run["summary"]["grid"] = run["summary"]["grid"][-3:]
     run["summary"]["depth_one"]["points"] = run["summary"]["depth_one"]["points"][:2]
     return run
 
@@ -51,7 +52,7 @@ def test_the_report_of_a_benchmark_is_a_page_beside_it(rheo: Rheo, tmp_path: Pat
     assert rheo("report", path) == (0, f"{tmp_path / 'bench.html'}\n", "")
     page = Page((tmp_path / "bench.html").read_text(encoding="utf-8"))
     assert "rheo: tau 2.77, 1.38 times as fast" in page.words
-    sections = {"table", "expected", "depths", "bound", "time", "ablations", "ablation-support", "setting"}
+    sections = {"table", "expected", "grid", "depths", "bound", "time", "ablations", "ablation-support", "setting"}
     assert sections <= set(page.values("id"))
     assert "ablation-anchors" not in page.values("id")
 
@@ -62,7 +63,10 @@ def test_every_kind_of_figure_is_on_the_page(page: Page) -> None:
         "1.280 to 1.480",  # the interval of a speed-up
         "+0.180 (+0.140 to +0.220)",  # a paired difference
         "0.717",  # expected acceptance at depth 1
-        "0.0054",  # rheo's mean distance from the bound
+        "0.0054",  # rheo's mean distance from its bound
+        "rheo 0.726 of 0.731",
+        "Expected tau at T = 0.3 less that of rheo, by drafted nodes 15, 31, 59: topk -0.18, -0.18, -0.18; rrsw",
+        "T = 0.6, 31",
         "topk 3.1%, rrsw 3.7%, rheo 3.6%",  # sampling's share of a round
         "1.40 GB",
         "coverage of p 0.93, ",
@@ -79,6 +83,7 @@ def test_every_kind_of_figure_is_on_the_page(page: Page) -> None:
 
 def test_the_best_tau_of_a_suite_stands_out() -> None:
     run = small()
+    run["summary"]["grid"] = []
     for row in run["summary"]["table"]:
         row["tau"] = {"topk": 9.5, "rheo": 2.0}.get(row["method"], 1.0)
     strong = re.findall(r'<td class="number strong ?">\s*([^<]*)</td>', render(run, "x"))
@@ -96,7 +101,8 @@ def test_a_method_has_one_colour_in_all_figures_of_the_page() -> None:
 
 def test_differences_are_drawn_once_and_not_again_with_their_sign_turned() -> None:
     labels = Page(render(small(), "x")).values("aria-label")
-    drawn = [label.removeprefix("Expected tau less that of ").split() for label in labels if " less that of " in label]
+    says = "Expected tau less that of "
+    drawn = [label.removeprefix(says).split() for label in labels if label.startswith(says)]
     assert [(words[0], words[-4:]) for words in drawn] == [
         ("topk,", ["rrsw", "0.14,", "rheo", "0.18"]),
         ("rheo,", ["intervals;", "average:", "rrsw", "-0.04"]),
@@ -121,7 +127,7 @@ def test_keys_of_other_kinds_mean_nothing_in_a_benchmark(tmp_path: Path) -> None
 
 def test_a_benchmark_stopped_before_its_first_text_has_a_page() -> None:
     run = {**bench_run(), "complete": False}
-    sections = ("table", "expected", "acceptance", "time")
+    sections = ("table", "expected", "acceptance", "time", "grid", "shapes")
     run["summary"] = {**{key: [] for key in sections}, "floor": None, "depth_one": None, "ablations": {}}
     said = Page(render(run, "x")).words
     assert "nothing measured so far" in said
@@ -137,6 +143,18 @@ def test_the_headline_is_of_rheo_else_of_the_last_method_that_drafts() -> None:
         run["summary"]["table"] = kept
         assert summary.headline(run).text.startswith(first)
         assert Page(render(run, "x")).words
+
+
+def test_shapes_that_were_measured_are_on_the_page_and_the_best_stands_out() -> None:
+    run = small()
+    run["summary"]["grid"], run["summary"]["table"] = [], []
+    choice = {"method": "spectr", "budget": 31, "slots": 3, "tried": [1, 3, 10], "tau": [1.71, 2.345, 2.1]}
+    about = {"temperature": 0.6, "contexts": 12}
+    run["summary"]["shapes"] = [{**about, "acceptance": [0.5, 0.125], "choices": [choice]}]
+    html = render(run, "x")
+    said = Page(html).words
+    assert all(text in said for text in ("by 12 round starts of other texts", "tau at K = 3", "1.710", "0.1250"))
+    assert re.findall(r'<td class="number strong ?">\s*([^<]*)</td>', html) == ["2.345"]
 
 
 def test_one_seed_and_one_prompt_give_no_interval_and_no_spread() -> None:
@@ -247,9 +265,14 @@ def test_what_the_benchmark_of_real_models_writes_is_in_the_schema_and_drawn(few
     path.write_text(json.dumps(document(plan, head, records, 1.0, True)))
     run = schema.load(path)
     assert set(unknown(run, BENCH)) == set()
-    assert {"setting", "table", "expected", *(f"ablation-{key}" for key in plan.ablations)} <= set(
-        Page(render(run, "x")).values("id")
-    )
+    assert {
+        "setting",
+        "table",
+        "expected",
+        "bound",
+        *(["grid"] if plan.ablations else []),
+        *(f"ablation-{key}" for key in plan.ablations),
+    } <= set(Page(render(run, "x")).values("id"))
 
 
 def test_the_documentation_of_the_benchmark_names_every_key_of_its_schema() -> None:

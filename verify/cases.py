@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from reference.methods import METHODS, PAPER
-from rheo.calibration import Calibration, from_json, to_json
+from rheo.calibration import AnyCalibration, from_json, to_json
 from rheo.config import CONFIG_KEYS, Config, ConfigError
 from rheo.files import write_text
 from verify.toys import Table, Tokens, Toy, Weights
@@ -96,7 +96,7 @@ def document(case: Case) -> dict[str, Any]:
     config = {key: getattr(case.config, key) for key in CONFIG_KEYS}
     temperature = Fraction(case.config.temperature)
     config["temperature"] = int(temperature) if temperature.denominator == 1 else str(temperature)
-    if case.config.calibration != Calibration():
+    if case.config.calibration is not None:
         config["calibration"] = to_json(case.config.calibration)
     toy = case.toy
     result: dict[str, Any] = {
@@ -165,7 +165,7 @@ class _Reader:
             return Fraction(value)
         self.fail("config.temperature", f'must be an integer >= 0 or a string such as "1/2", got {str(value)[:40]!r}')
 
-    def calibration(self, value: Any) -> Calibration:
+    def calibration(self, value: Any) -> AnyCalibration:
         try:
             return from_json(value)
         except ValueError as error:

@@ -19,7 +19,7 @@ from reference.slots import Slot, SlotPlan, drawn_slots
 from reference.tree import Node, Tree
 from reference.truncation import Draft
 from rheo.config import Config
-from rheo.sequoia import Optimal
+from rheo.sequoia import optimal
 from verify.cases import Case
 from verify.classes import layered_trees, posterior_faults
 from verify.laws import compose, draft_of, exact_stops, target_of, total_variation
@@ -147,6 +147,6 @@ CONTROLS: dict[str, Control] = {
     ),
     "sequoia-law": Control(
         "q is not renormalised after a token is removed",
-        Method(Static(Optimal(), not_renormalised), METHODS["sequoia"].rule),
+        Method(Static(optimal, not_renormalised), METHODS["sequoia"].rule),
     ),
 }

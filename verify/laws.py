@@ -117,7 +117,7 @@ def walks(tree: Tree, step_at: StepAt) -> dict[Tokens, Number]:
     frontier: list[tuple[SlotPath, Tokens, Number]] = [((), (), 1)]
     while frontier:
         path, tokens, reach = frontier.pop()
-        below = {node.token: node.path for node in tree.children(path)}
+        below = {node.token: node.path for node in reversed(tree.children(path))}  # the first of equal siblings
         for (child, token), probability in step_at(tree, path, tokens).items():
             emitted = (*tokens, token)
             if child is None:

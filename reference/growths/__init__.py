@@ -5,7 +5,7 @@ from reference.growth import Growth, TreeGrowth
 from reference.growths import calibrated, rheo, topk
 from reference.growths.chain import Chain
 from reference.growths.static import Static, with_replacement, without_replacement
-from rheo.sequoia import Optimal
+from rheo.sequoia import optimal
 from rheo.shapes import complete
 
 __all__ = ["GROWTHS", "TREE_GROWTHS", "Growth", "TreeGrowth"]
@@ -14,5 +14,5 @@ GROWTHS: dict[str, Growth] = {"rheo": rheo.plan, "topk": topk.plan, "calibrated"
 TREE_GROWTHS: dict[str, TreeGrowth] = {
     "chain": Chain(),
     "independent": Static(complete, with_replacement),
-    "sequoia": Static(Optimal(), without_replacement),
+    "sequoia": Static(optimal, without_replacement),
 }

@@ -1,6 +1,6 @@
 """RheoSampling's slots, each scored by its estimated chance of acceptance in place of its q.
 
-The estimates come from `config.calibration`. Source: docs/theory.md, "Proxies are free".
+The estimates come from `config.worth`. Source: docs/theory.md, "Proxies are free".
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from reference.distributions import Array, Number
 from reference.growths import rheo
 from reference.slots import SlotPlan
 from reference.truncation import Draft
+from rheo.calibration import Calibration
 from rheo.config import Config
 
 Points = tuple[tuple[Number, Number], ...]
@@ -22,18 +23,18 @@ def plan(draft: Draft, config: Config) -> SlotPlan:
 
     The proxy knows z and the likeliest tail token, not the probe's; nothing else could be the best filler.
     """
-    slots, known = rheo.plan(draft, config), config.calibration
-    anchor, probe, filler = (
-        curves[min(draft.depth, len(curves) - 1)] for curves in (known.anchor, known.probe, known.filler)
-    )
-    tail = values(filler, slots.tail_scores)
-    own = values(probe, slots.tail_scores.sum(keepdims=True))
-    return replace(
-        slots,
-        anchor_scores=values(anchor, slots.anchor_scores),
-        tail_scores=tail,
-        proxy=None if slots.proxy is None else max(own[0], tail[0]),
-    )
+    slots = rheo.plan(draft, config)
+    anchors, probe, tail = worth(slots, draft.depth, config.worth)
+    proxy = None if slots.proxy is None else max(probe[0], tail[0])
+    return replace(slots, anchor_scores=anchors, tail_scores=tail, proxy=proxy)
+
+
+def worth(slots: SlotPlan, depth: int, known: Calibration) -> tuple[Array, Array, Array]:
+    """What a calibration says of slots that are scored by q: anchors [m], the probe [1], all of the tail as fillers."""
+    every = known.anchor, known.probe, known.filler
+    anchor, probe, filler = (curves[min(depth, len(curves) - 1)] for curves in every)
+    tail = slots.tail_scores
+    return values(anchor, slots.anchor_scores), values(probe, tail.sum(keepdims=True)), values(filler, tail)
 
 
 def values(curve: Points, x: Array) -> Array:

@@ -1,4 +1,4 @@
-"""The section of single nodes: what each rule accepts there, against the most that any could."""
+"""The section of single nodes: what each method accepts there, against the most that any rule could."""
 
 from __future__ import annotations
 
@@ -18,37 +18,49 @@ def depth_one(run: Json) -> Section | None:
     found = run["summary"]["depth_one"]
     if not found:
         return None
-    rows = [[Cell(name), fixed(value), fixed(found["bound"] - value)] for name, value in found["methods"].items()]
-    rows.append([Cell("transport bound"), fixed(found["bound"]), fixed(None)])
+    rows = [
+        [
+            Cell(name), fixed(at["candidates"], 1), fixed(at["accepted"]), fixed(at["bound"]),
+            fixed(at["bound"] - at["accepted"]), fixed(at["likeliest"]),
+        ]
+        for name, at in found["methods"].items()
+    ]  # fmt: skip
     lead = (
-        f"The root of {counted(found['contexts'], 'round start')} with all slots alive, averaged over the probe "
-        "exactly: the verification rules alone, without a tree. The bound is the most that a lossless rule accepts of "
-        "rheo's candidates, by optimal transport; it bounds one node and does not multiply into a bound for a tree."
+        f"The root of {counted(found['contexts'], 'round start')} with all its children, averaged over what is drawn: "
+        "the verification rules alone, without a tree. The bound is the most that any lossless rule accepts of the "
+        "method's own candidates, by optimal transport; it bounds one node and does not multiply into a bound for a "
+        "tree. Likeliest: the mass of as many tokens that are the target's likeliest, which no candidates fixed before "
+        "exceed. Drawn candidates may: drawn from p itself a single one is always accepted, so there is no other bound "
+        "for any candidates of that number than 1."
     )
-    in_numbers = Table("Mean acceptance at depth 1", ["rule of", "accepted", "short of the bound"], rows)
+    heads = ["method", "candidates", "accepted", "bound", "short of it", "likeliest"]
+    in_numbers = Table("Mean acceptance at depth 1", heads, rows)
     return Section("bound", "One node against the transport bound", lead, [*_drawn(run, found), in_numbers])
 
 
 def _drawn(run: Json, found: Json) -> Iterator[Figure]:
     points: Sequence[Json] = found["points"]
-    names = [name for name in found["methods"] if any(name in point["methods"] for point in points)]
+    pairs = {name: [p["methods"][name] for p in points if name in p["methods"]] for name in found["methods"]}
+    names = [name for name, mine in pairs.items() if mine]
     if not names:
         return
-    bounds = [point["bound"] for point in points]
-    accepted = [Series(n, look(run, n), [point["methods"].get(n) for point in points]) for n in names]
+    accepted = [Series(name, look(run, name), [at["accepted"] for at in pairs[name]]) for name in names]
+    bounds = [[at["bound"] for at in pairs[name]] for name in names]
     missed = [
-        Series(each.name, each.look, [b - a for a, b in zip(each.values, bounds, strict=True) if a is not None])
-        for each in accepted
+        Series(each.name, each.look, [at["bound"] - at["accepted"] for at in pairs[each.name]]) for each in accepted
     ]
-    means = ", ".join(f"{name} {plain(found['methods'][name])}" for name in names)
+    means = ", ".join(
+        f"{name} {plain(found['methods'][name]['accepted'])} of {plain(found['methods'][name]['bound'])}"
+        for name in names
+    )
     count = counted(len(points), "real node")
     yield Figure(
-        f"Acceptance over the transport bound at {count}; means: {means}, the bound {plain(found['bound'])}",
-        f"{count}, a mark a rule. On the line it attains the bound; top-K, whose candidates are others, may lie above.",
+        f"Acceptance over the transport bound at {count}; means: {means}",
+        f"{count}, a mark a method, over the bound of its own candidates. On the line it attains it.",
         figures.against_bound(bounds, accepted, ("transport bound", "accepted"), "bound"),
     )
     yield Figure(
-        f"Distribution over {count} of what each rule misses of the transport bound: {', '.join(names)}",
-        "Share of the nodes at which a rule misses the bound by so much or less: the further left, the better.",
+        f"Distribution over {count} of what each method misses of its transport bound: {', '.join(names)}",
+        "Share of the nodes at which a method misses its bound by so much or less: the further left, the better.",
         figures.shares_below(missed, ("bound less acceptance", "share of nodes"), "gap"),
     )

@@ -80,14 +80,16 @@ def stacked(names: Sequence[str], parts: Sequence[tuple[str, Sequence[float]]], 
         return svg(figure, key)
 
 
-def against_bound(bounds: Sequence[float], series: Sequence[Series], says: tuple[str, str], key: str) -> Markup:
-    """What was accepted over what could be, a mark a node and series; what lies above the line had other candidates."""
+def against_bound(
+    bounds: Sequence[Sequence[float]], series: Sequence[Series], says: tuple[str, str], key: str
+) -> Markup:
+    """What was accepted over what could be, a mark a node and series, each over bounds of its own."""
     with mpl.rc_context(STYLE):
         figure, axes = _panel(*says)
         axes.plot([0, 1], [0, 1], color=FG, linewidth=1, label="the bound", zorder=1)
-        for each in series:
+        for across, each in zip(bounds, series, strict=True):
             look = {"s": 14, "alpha": 0.55, "linewidths": 0, "zorder": 2}
-            axes.scatter(bounds, _floats(each.values), label=label(each.name), **{**mark(each.look), **look})
+            axes.scatter(across, _floats(each.values), label=label(each.name), **{**mark(each.look), **look})
         axes.grid(visible=True, axis="x")
         legend(figure, 4)
         return svg(figure, key)

@@ -29,14 +29,32 @@ TABLE = record(
     }
 )
 
-EXPECTED = record(
+EXPECTED_KEYS = {
+    **WHOSE,
+    "prompts": COUNT,
+    "contexts": COUNT,
+    "tau": AMOUNT,
+    "interval": INTERVAL,
+    "differences": mapping(DIFFERENCE),
+}
+EXPECTED = record(EXPECTED_KEYS)
+GRID = record({"temperature": AMOUNT, "budget": COUNT, **EXPECTED_KEYS})
+
+CHOICE = record(
     {
-        **WHOSE,
-        "prompts": COUNT,
+        "method": TEXT,
+        "budget": COUNT,
+        "slots": COUNT,
+        "tried": many(COUNT, maxItems=100),
+        "tau": many(AMOUNT, maxItems=100),
+    }
+)
+SHAPES = record(
+    {
+        "temperature": AMOUNT,
         "contexts": COUNT,
-        "tau": AMOUNT,
-        "interval": INTERVAL,
-        "differences": mapping(DIFFERENCE),
+        "acceptance": many(PROBABILITY, maxItems=1_000),
+        "choices": many(CHOICE, maxItems=100),
     }
 )
 
@@ -62,10 +80,9 @@ TIME = record(
 
 FLOOR = record({"tokens": COUNT, "mean": PROBABILITY, "largest": PROBABILITY, "dtype": TEXT})
 
-POINT = record({"suite": TEXT, "bound": AMOUNT, "methods": mapping(AMOUNT)})
-DEPTH_ONE = record(
-    {"contexts": COUNT, "methods": mapping(AMOUNT), "bound": AMOUNT, "points": many(POINT, maxItems=500)}
-)
+AT_ONE = mapping(record({"candidates": AMOUNT, "accepted": AMOUNT, "bound": AMOUNT, "likeliest": AMOUNT}))
+POINT = record({"suite": TEXT, "methods": AT_ONE})
+DEPTH_ONE = record({"contexts": COUNT, "methods": AT_ONE, "points": many(POINT, maxItems=500)})
 
 VARIANT = record(
     {
@@ -125,6 +142,8 @@ SUMMARY = record(
         "floor": or_null(FLOOR),
         "depth_one": or_null(DEPTH_ONE),
         "ablations": record({}, support=VARIANTS, anchors=VARIANTS, temperature=VARIANTS, budget=VARIANTS),
+        "shapes": many(SHAPES, maxItems=100),
+        "grid": many(GRID, maxItems=1_000),
     }
 )
 

@@ -41,6 +41,7 @@ class _Made:
 @click.option("--method", type=METHOD, default="rheo", show_default=True)
 @tree_options
 @TUNED
+@click.option("--refine", is_flag=True, help="Learn from round to round what slots are worth; a calibrated --method.")
 @click.option("--temperature", type=TEMPERATURE, default=1.0, show_default=True, help="0 is greedy.")
 @click.option("--top-k", type=click.IntRange(1), help="Of the target, as the two that follow.")
 @click.option("--top-p", type=Within(0, 1, min_open=True))
@@ -144,13 +145,14 @@ def _rounds(loaded: Loaded, text: str, config: Any, method: str, seed: int, opti
     from rheo.decoding import Sampler
     from rheo.methods import METHODS
     from rheo.models.causal import eos_tokens
+    from rheo.models.drafters import calibrated
     from rheo.models.generation import Limits, generate, stop_strings
     from rheo.models.path_processors import path_processors
     from rheo.models.prompts import chat_ids
 
     names = ("top_k", "top_p", "min_p")
     tops = [getattr(processors, name)(options[name]) for name in names if options[name] is not None]
-    sampler = Sampler(config, METHODS[method], processors.chain(*tops) if tops else None)
+    sampler = Sampler(calibrated(config, loaded.drafter), METHODS[method], processors.chain(*tops) if tops else None)
     by_path: list[Any] = []
     if options["repetition_penalty"] is not None:
         by_path.append(RepetitionPenaltyLogitsProcessor(options["repetition_penalty"]))
@@ -164,7 +166,7 @@ def _rounds(loaded: Loaded, text: str, config: Any, method: str, seed: int, opti
         stop=stop_strings(tokenizer, options["stop"]) if options["stop"] else None,
     )
     paths = path_processors(by_path, [ids]) if by_path else []
-    return generate(loaded.model, loaded.drafter, sampler, [ids], [seed], limits, paths)
+    return generate(loaded.model, loaded.drafter, sampler, [ids], [seed], limits, paths, refine=options["refine"])
 
 
 def _collect(

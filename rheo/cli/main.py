@@ -19,6 +19,7 @@ _COMMANDS = {
     "report": "Turn the JSON of a run into one HTML page.",
     "record": "Turn a real target and draft into a case file.",
     "train-head": "Train an EAGLE-3 head for a target.",
+    "calibrate": "Fit what drafted slots are worth to a target.",
     "generate": "Generate text, drafted and verified.",
     "bench": "Measure what the sampler costs.",
     "tune": "Find the fastest tree on this machine.",

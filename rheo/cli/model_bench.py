@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from verify.benchmark.texts import Models
 
 _BETWEEN_SAVES = 10.0  # seconds
+_OPENINGS = 6  # texts at which shapes are measured
 
 
 @dataclass(frozen=True)
@@ -95,9 +96,13 @@ def bench_models(request: Request) -> int:
 
 def _loaded(request: Request) -> tuple[Plan, Models]:
     """The models, and the plan with its questions as token ids."""
+    from rheo.growths.static import Static
+    from rheo.methods import METHODS
     from rheo.models.causal import eos_tokens
+    from rheo.models.drafters import calibrated
     from verify.benchmark.plan import Plan
     from verify.benchmark.texts import Models
+    from verify.calibrating.starts import made_up
 
     names = request.names
     loaded = load(names["target"], names["draft"], names["dtype"], names["device"])
@@ -111,15 +116,18 @@ def _loaded(request: Request) -> tuple[Plan, Models]:
     plan = Plan(
         suites,
         request.methods,
-        request.config,
+        calibrated(request.config, loaded.drafter),
         request.max_new_tokens,
         request.seeds,
         request.contexts,
         request.ablations,
         vocab,
-        request.tuned,
+        {name: calibrated(config, loaded.drafter) for name, config in request.tuned.items()},
     )
-    return plan, Models(loaded.model, loaded.drafter, eos_tokens(loaded.model))
+    models = Models(loaded.model, loaded.drafter, eos_tokens(loaded.model), loaded.tokenizer)
+    if any(isinstance(METHODS[name].growth, Static) for name in plan.drafted):
+        plan = replace(plan, openings=tuple(made_up(loaded.tokenizer, _OPENINGS, 0)))
+    return plan, models
 
 
 def suite_questions(given: str, limit: int, loaded: Loaded) -> tuple[str, tuple[Question, ...]]:

@@ -6,11 +6,13 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from reference.methods import METHODS  # rheo.methods has the same, and waits for torch
+from rheo import calibration
 from rheo.cli.options import Within
 from rheo.config import LEAST_TEMPERATURE, Config, ConfigError
 
@@ -60,6 +62,16 @@ def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def tree_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`shape_options` and --calibration."""
+    option = click.option(
+        "--calibration",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="What slots are worth to calibrated methods, a file of rheo calibrate.  [default: the drafter's own]",
+    )
+    return shape_options(option(command))
+
+
+def shape_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """--anchors, --slots, --beam, --depth, --budget, --support: the paper's values unless given."""
     for key in reversed(TREE_OPTIONS):
         default = getattr(Config, key)
@@ -69,10 +81,14 @@ def tree_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def tree_config(temperature: float, settings: dict[str, Any]) -> Config:
     """The configuration those options name; a click.UsageError naming the one outside its domain."""
+    given: Path | None = settings["calibration"]
     try:
-        return Config(temperature=temperature, **{key: settings[key] for key in TREE_OPTIONS})
+        known = None if given is None else calibration.read(given)
+        return Config(temperature=temperature, calibration=known, **{key: settings[key] for key in TREE_OPTIONS})
     except ConfigError as error:
         raise click.UsageError(f"--{error.key}: {error.reason}") from None
+    except ValueError as error:
+        raise click.UsageError(f"--calibration: {error}") from None
 
 
 def load(target: str, draft: str, dtype: str, device: str) -> Loaded:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 # The options that are for nothing else, by their parameters' names.
 OPTIONS = (
-    "target", "draft", "dtype", "device", *TREE_OPTIONS, "methods", "suite", "prompts", "tokens", "temperature",
-    "max_new_tokens", "batch",
+    "target", "draft", "dtype", "device", *TREE_OPTIONS, "calibration", "methods", "suite", "prompts", "tokens",
+    "temperature", "max_new_tokens", "batch",
 )  # fmt: skip
 SHARED = ("alpha", "beta", "seed", "checkpoint")  # with --sampler
 _STATUS = {"lossless": 0, "lossy": 1, "inconclusive": 3, "control_passed": 4}
@@ -89,7 +89,7 @@ def models_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def request_from(asked: dict[str, Any]) -> Request:
     """The request; a click.UsageError where options contradict each other."""
-    shape = {key: asked.pop(key) for key in TREE_OPTIONS}
+    shape = {key: asked.pop(key) for key in (*TREE_OPTIONS, "calibration")}
     temperature = asked.pop("temperature")
     if temperature == 0:
         raise click.UsageError("--temperature 0 leaves nothing to test; greedy decoding is compared in every run")
@@ -134,6 +134,7 @@ def verify_models(request: Request) -> int:
 
 def _plan(request: Request, loaded: Loaded) -> Plan:
     from rheo.models.causal import eos_tokens
+    from rheo.models.drafters import calibrated
     from rheo.models.generation import Limits
     from rheo.models.prompts import PromptError, chat_ids, load_suite
     from rheo.models.smollm2 import ModelError
@@ -146,7 +147,7 @@ def _plan(request: Request, loaded: Loaded) -> Plan:
     except (PromptError, ModelError) as error:
         raise click.ClickException(str(error)) from None
     return Plan(
-        request.config,
+        calibrated(request.config, loaded.drafter),
         request.methods,
         tuple(tuple(chat_ids(loaded.tokenizer, text)) for text in texts),
         Limits(request.max_new_tokens, eos=eos_tokens(loaded.model)),

@@ -5,7 +5,7 @@ from rheo.growth import Growth, TreeGrowth
 from rheo.growths import calibrated, rheo, topk
 from rheo.growths.chain import Chain
 from rheo.growths.static import Static
-from rheo.sequoia import Optimal
+from rheo.sequoia import optimal
 from rheo.shapes import complete
 
 __all__ = ["GROWTHS", "TREE_GROWTHS", "Growth", "TreeGrowth"]
@@ -14,5 +14,5 @@ GROWTHS: dict[str, Growth] = {"rheo": rheo.plan, "topk": topk.plan, "calibrated"
 TREE_GROWTHS: dict[str, TreeGrowth] = {
     "chain": Chain(),
     "independent": Static(complete, repeats=True),
-    "sequoia": Static(Optimal(), repeats=False),
+    "sequoia": Static(optimal, repeats=False),
 }

@@ -1,17 +1,17 @@
 """RheoSampling's slots, each scored by its estimated chance of acceptance in place of its q.
 
-The estimates come from `config.calibration`. Source: docs/theory.md, "Proxies are free".
+The estimates come from `config.worth`. Source: docs/theory.md, "Proxies are free".
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import torch
 from torch import Tensor
 
-from rheo.calibration import Curve, at_depth
+from rheo.calibration import Calibration, Curve, at_depth
 from rheo.config import Config
 from rheo.growths import rheo
 from rheo.slots import SlotPlan
@@ -19,18 +19,46 @@ from rheo.truncation import Draft
 
 
 def plan(draft: Draft, config: Config) -> SlotPlan:
-    """Slots of every parent with the given truncated drafts, at their depth.
+    """Slots of every parent with the given truncated drafts, at their depth."""
+    slots = rheo.plan(draft, config)
+    return scored(slots, worth(draft, slots, config.worth))
+
+
+@dataclass(frozen=True)
+class Worth:
+    """What slots are worth. anchors: float64 [N, b, m]. probe: [N, b]. tail: [N, b, S - m], its tokens as fillers."""
+
+    anchors: Tensor
+    probe: Tensor
+    tail: Tensor
+
+    def times(self, factors: Tensor) -> Worth:
+        """Times each request's factors float64 [N, 3] for anchors, probe and fillers, but never above 1."""
+        anchor, probe, filler = factors.unsqueeze(1).unbind(-1)
+        return Worth(
+            (self.anchors * anchor.unsqueeze(-1)).clamp(max=1.0),
+            (self.probe * probe).clamp(max=1.0),
+            (self.tail * filler.unsqueeze(-1)).clamp(max=1.0),
+        )
+
+
+def worth(draft: Draft, slots: SlotPlan, known: Calibration) -> Worth:
+    """What a calibration says of every parent's slots."""
+    m = slots.anchors
+    anchor, probe, filler = (at_depth(curves, draft.depth) for curves in (known.anchor, known.probe, known.filler))
+    q, tail = draft.q[..., :m], draft.q[..., m:]
+    return Worth(values(anchor, q), values(probe, tail.sum(-1)), values(filler, tail))
+
+
+def scored(slots: SlotPlan, own: Worth) -> SlotPlan:
+    """The slots with what they are worth as scores.
 
     The proxy knows z and the likeliest tail token, not the probe's; nothing else could be the best filler.
     """
-    slots, known = rheo.plan(draft, config), config.calibration
-    m = slots.anchors
-    anchor, probe, filler = (at_depth(curves, draft.depth) for curves in (known.anchor, known.probe, known.filler))
-    scores = torch.cat([values(anchor, draft.q[..., :m]), values(filler, draft.q[..., m:])], -1)
+    scores = torch.cat([own.anchors, own.tail], -1)
     if slots.tail_law.shape[-1] == 0:
         return replace(slots, scores=scores)
-    own = values(probe, draft.q[..., m:].sum(-1))
-    return replace(slots, scores=scores, proxy=torch.maximum(own, scores[..., m]))
+    return replace(slots, scores=scores, proxy=torch.maximum(own.probe, own.tail[..., 0]))
 
 
 def values(curve: Curve, x: Tensor) -> Tensor:

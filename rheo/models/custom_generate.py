@@ -17,7 +17,7 @@ from torch import Tensor
 from rheo.config import Config
 from rheo.decoding import Sampler
 from rheo.methods import METHODS
-from rheo.models.drafters import Drafter
+from rheo.models.drafters import Drafter, calibrated
 from rheo.models.generation import Limits, Stop, generate
 from rheo.models.path_processors import PathProcessor, path_processors
 from rheo.processors import Processor
@@ -33,8 +33,9 @@ _ANYHOW = ("use_cache", "logits_to_keep")  # how a forward is computed; a tree h
 def rheo_decoding(drafter: Drafter, config: Config | None = None, method: str = "rheo") -> Callable[..., Any]:
     """What `generate` takes as custom_generate. drafter: made for the model that generates.
 
-    config: of the trees; its temperature gives way to that of `generate`, 0 without do_sample. `generate` takes two
-    arguments more: generator (a torch.Generator) or seed; without either the seeds come from torch's global generator.
+    config: of the trees, with the drafter's own calibration unless it names one; its temperature gives way to that of
+    `generate`, 0 without do_sample. `generate` takes two arguments more: generator (a torch.Generator) or seed; without
+    either the seeds come from torch's global generator.
     A row ends also at the model's context limit. ValueError by name for what trees cannot give: other modes than greedy
     search and sampling, scores, logits, attentions and hidden states, a cache of the caller's, a streamer with several
     rows, several rows without a pad_token_id, padding elsewhere than on the left, and as `generate` and
@@ -42,7 +43,7 @@ def rheo_decoding(drafter: Drafter, config: Config | None = None, method: str = 
     """
     if method not in METHODS:
         raise ValueError(f"no method {method}; there are {', '.join(METHODS)}")
-    settings = config or Config()
+    settings = calibrated(config or Config(), drafter)
 
     def decode(
         model: PreTrainedModel,

@@ -18,6 +18,7 @@ from rheo.models.drafters import Drafter, Drafting
 from rheo.models.path_processors import PathProcessors, process_trees
 from rheo.models.target import Target
 from rheo.processors import Processor
+from rheo.refinement import play_refined, require_refinable
 from rheo.tree import Frontier, Path, Tree
 from rheo.uniforms import Uniforms, draw_uniforms
 
@@ -86,22 +87,27 @@ def generate(
     limits: Limits | Sequence[Limits],
     paths: Sequence[PathProcessors] = (),
     play: Play | None = None,
+    refine: bool = False,
 ) -> Iterator[Round]:
     """The rounds of N prompts of token ids, on the model's device; requests that ended take no part in later rounds.
 
     seeds: one a prompt, 64 bits; a request's randomness depends on its own seed alone. limits: the same for all, or
     one a prompt. paths: none, or one a prompt: what processes raw logits by the path to each node, in front of the
     sampler's temperature and processor. play: what plays a round, for whoever times it or looks inside; its tree and
-    path must be those of the pair's last calls.
+    path must be those of the pair's last calls. refine: calibrated growth goes by what the request's earlier rounds
+    taught, see `refinement`.
     ValueError at once for no prompts, an empty one, one with unknown tokens or without room in the target's context,
-    seeds, limits or paths that do not match, no new tokens, or a sampler's processor that needs a token's path. With
-    the first round come the errors of `Target` and of the drafter's `start`, with any those of `process_trees`.
+    seeds, limits or paths that do not match, no new tokens, a growth that cannot be refined, or a sampler's processor
+    that needs a token's path. With the first round come the errors of `Target` and of the drafter's `start`, with any
+    those of `process_trees`.
     """
     each = [limits] * len(prompts) if isinstance(limits, Limits) else limits
     _check(model, sampler.process, prompts, seeds, each)
     if paths and len(paths) != len(prompts):
         raise ValueError(f"{len(prompts)} prompts need as many chains of processors, got {len(paths)}")
-    return _rounds(model, drafter, sampler, prompts, seeds, each, paths, play or play_round)
+    if refine:
+        require_refinable(sampler)
+    return _rounds(model, drafter, sampler, prompts, seeds, each, paths, play or play_round, refine)
 
 
 def _rounds(
@@ -113,6 +119,7 @@ def _rounds(
     limits: Sequence[Limits],
     paths: Sequence[PathProcessors],
     play: Play,
+    refine: bool,
 ) -> Iterator[Round]:
     device, limit = model.device, context_limit(model)
     room = [None if limit is None else limit - len(prompt) for prompt in prompts]
@@ -121,10 +128,15 @@ def _rounds(
     drafting = drafter.start(contexts, lengths, target.features)
     generated: list[list[int]] = [[] for _ in prompts]
     active = list(range(len(prompts)))
+    sums = torch.zeros(len(prompts), 2, 3, dtype=torch.float64, device=device)
     for index in count():
         uniforms = draw_uniforms(sampler.config, [seeds[i] for i in active], index, device)
         process = _processing(paths, limits, room, generated, active) if paths else None
-        tree, path = play(sampler, _Pair(target, drafting, process), uniforms)
+        pair = _Pair(target, drafting, process)
+        if refine:
+            tree, path, sums = play_refined(play, sampler, pair, uniforms, sums)
+        else:
+            tree, path = play(sampler, pair, uniforms)
         tokens, ends = [], []
         for i, row, length in zip(active, path.tokens.tolist(), path.lengths.tolist(), strict=True):
             before = len(generated[i])
@@ -141,6 +153,7 @@ def _rounds(
             rows = torch.tensor(going, device=device)
             target.select(rows)
             drafting.select(rows)
+            sums = sums[rows]
             active = [active[position] for position in going]
 
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from rheo.decoding import Pair, Sampler, play_round
+from rheo.growth import TreeGrowth
 from rheo.methods import METHODS
 from rheo.models.generation import Limits, generate
 from rheo.tree import Path, Tree
@@ -88,7 +89,7 @@ def _look(drafted: Drafted) -> Record:
     tree, config = drafted.tree, drafted.variant.config
     sampler = Sampler(config, METHODS[drafted.methods[0]])
     p = target_law(sampler, drafted.watched.seen[0])
-    reaches = {name: expected.REACH[METHODS[name].rule](tree, p) for name in drafted.methods if _known(name)}
+    reaches = {name: expected.REACH[METHODS[name].rule](tree, p) for name in drafted.methods}
     return {
         "variant": drafted.variant.name,
         "draft": drafted.draft,
@@ -101,13 +102,14 @@ def _look(drafted: Drafted) -> Record:
             for name, reach in reaches.items()
         },
         "root": _root(drafted, sampler, p[0, 0]),
-        "probe": _probe(tree, p, next(iter(reaches.values()), None)),
+        "probe": _probe(tree, p, next(iter(reaches.values()))) if _has_probes(drafted) else None,
         "node": _node(drafted, p[0, 0]) if drafted.variant.name == BASE else None,
     }
 
 
-def _known(name: str) -> bool:
-    return METHODS[name].rule in expected.REACH
+def _has_probes(drafted: Drafted) -> bool:
+    """One a node, that is, beside tokens that are not drawn."""
+    return not isinstance(METHODS[drafted.methods[0]].growth, TreeGrowth) and drafted.tree.tail_law.shape[-1] > 0
 
 
 def _root(drafted: Drafted, sampler: Sampler, p: Tensor) -> Record:
@@ -122,10 +124,8 @@ def _root(drafted: Drafted, sampler: Sampler, p: Tensor) -> Record:
     }
 
 
-def _probe(tree: Tree, p: Tensor, reach: Tensor | None) -> Record | None:
+def _probe(tree: Tree, p: Tensor, reach: Tensor) -> Record:
     """Nodes with children and how many of their probes survived; these probes' acceptance, weighted by reach."""
-    if tree.tail_law.shape[-1] == 0 or reach is None:
-        return None
     probes = expected.probes_of(tree, p)
     parents = set(tree.parents[tree.occupied].tolist())
     weight = torch.where(probes.there, reach, 0.0)
@@ -138,13 +138,21 @@ def _probe(tree: Tree, p: Tensor, reach: Tensor | None) -> Record | None:
 
 
 def _node(drafted: Drafted, p: Tensor) -> Record:
-    """Acceptance at the root with all its slots, by method, and the bound for a probe's candidates."""
-    tree, config = drafted.tree, drafted.variant.config
-    node = depth_one.Node(p[tree.support[0, 0]], tree.tail_law[0, 0], tree.anchors, config.slots)
-    rules = {name: depth_one.ACCEPTANCE.get(METHODS[name].rule) for name in drafted.methods}
+    """By method, the root with all its children: how many, what is accepted, and the bounds."""
+    tree, support = drafted.tree, drafted.tree.support[0, 0]
+    fixed = isinstance(METHODS[drafted.methods[0]].growth, TreeGrowth)
+    slots = int((tree.depths[0] == 1).sum()) if fixed else drafted.variant.config.slots
+    beside = p.index_fill(0, support, 0.0).sum().unsqueeze(0)
+    node = depth_one.Node(p[support], beside, tree.tail_law[0, 0], tree.anchors, slots)
+    rules = {name: depth_one.AT_ONE_NODE[METHODS[name].rule] for name in drafted.methods}
     return {
-        "bound": depth_one.bound(node) if len(node.law) else None,
-        "methods": {name: accepted(node) for name, accepted in rules.items() if accepted is not None},
+        name: {
+            "candidates": slots,
+            "accepted": rule.accepted(node),
+            "bound": rule.bound(node),
+            "likeliest": depth_one.likeliest(p, slots),
+        }
+        for name, rule in rules.items()
     }
 
 
@@ -152,19 +160,24 @@ def _variants(todo: list[Variant], found: list[Record]) -> Record:
     """The trees of all contexts, gathered by variant: values of each context, sums of the rest."""
     gathered: Record = {}
     for variant in dict.fromkeys(each.name for each in todo):
-        every = [(at["first"], tree) for at in found for tree in at["trees"] if tree["variant"] == variant]
+        every = [(at["first"], [t for t in at["trees"] if t["variant"] == variant]) for at in found]
         methods = [name for each in todo if each.name == variant for name in each.methods]
-        # What describes the draft comes from the growth that draws, where one does.
-        drawing = [(first, tree) for first, tree in every if tree["probe"] is not None] or every
+        describing = [(first, _describing(trees, methods)) for first, trees in every]
         # At the first context the drafter reads the prompt besides.
-        timed = [tree for first, tree in drawing if not first]
+        timed = [tree for first, tree in describing if not first]
         gathered[variant] = {
-            "methods": {name: _method(name, [tree for _, tree in every]) for name in methods if _known(name)},
-            "root": _sums([tree["root"] for _, tree in drawing]),
-            "probe": _sums([tree["probe"] for _, tree in drawing if tree["probe"] is not None]),
+            "methods": {name: _method(name, [t for _, trees in every for t in trees]) for name in methods},
+            "root": _sums([tree["root"] for _, tree in describing]),
+            "probe": _sums([tree["probe"] for _, tree in describing if tree["probe"] is not None]),
             "timed": {"trees": len(timed), **_sums([{key: t[key] for key in ("draft", "growth")} for t in timed])},
         }
     return gathered
+
+
+def _describing(trees: Sequence[Record], methods: Sequence[str]) -> Record:
+    """The tree that the draft is described by: of the first method whose growth has probes, else of the first."""
+    probing = [tree for tree in trees if tree["probe"] is not None] or trees
+    return min(probing, key=lambda tree: min(map(methods.index, tree["methods"])))
 
 
 def _method(name: str, trees: list[Record]) -> Record:
@@ -180,12 +193,8 @@ def _sums(records: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _nodes(found: list[Record]) -> list[Record]:
-    """One object a context: the bound, and every method's acceptance at the root."""
-    nodes = []
-    for at in found:
-        own = [tree["node"] for tree in at["trees"] if tree["node"] is not None]
-        bounds = [node["bound"] for node in own if node["bound"] is not None]
-        if bounds:
-            methods = {name: value for node in own for name, value in node["methods"].items()}
-            nodes.append({"bound": bounds[0], "methods": methods})
-    return nodes
+    """By method, the roots of every context."""
+    return [
+        {name: value for tree in at["trees"] if tree["node"] is not None for name, value in tree["node"].items()}
+        for at in found
+    ]

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from rheo.rules import RULES, TREE_RULES, Rule, TreeRule
 from rheo.tree import Tree
+from verify.benchmark.siblings import chances, in_turn, siblings_of, with_factor
 
 _TINY = torch.finfo(torch.float64).tiny
 
@@ -65,10 +66,28 @@ def transport(tree: Tree, p: Tensor) -> Tensor:
     return reach
 
 
+def independent(tree: Tree, p: Tensor) -> Tensor:
+    """Child after child, every one against q and what the refusals before it leave of p."""
+    return along(tree, chances(tree, in_turn(siblings_of(tree, p), repeats=True)))
+
+
+def distinct(tree: Tree, p: Tensor) -> Tensor:
+    """The same where a child was drawn from what its elder siblings left of q."""
+    return along(tree, chances(tree, in_turn(siblings_of(tree, p), repeats=False)))
+
+
+def k_seq(tree: Tree, p: Tensor) -> Tensor:
+    """Child after child by min(1, p / (rho q)), then what is due of p beside all of them."""
+    return along(tree, chances(tree, with_factor(siblings_of(tree, p))))
+
+
 REACH: dict[Rule | TreeRule, Reach] = {
     RULES["point_mass"]: point_mass,
     RULES["probe_first"]: probe_first,
     RULES["rrsw"]: rrsw,
+    RULES["multi_round"]: independent,
+    RULES["multi_round_distinct"]: distinct,
+    RULES["k_seq"]: k_seq,
     TREE_RULES["transport"]: transport,
 }
 

@@ -6,10 +6,17 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from rheo.config import Config
+from rheo.growth import TreeGrowth
 from rheo.growths import GROWTHS
+from rheo.growths.static import Static
 from rheo.methods import METHODS
+from verify.benchmark.shapes import Shapes
+
+if TYPE_CHECKING:
+    from rheo.training.prompts import Start
 
 AR = "ar"
 ABLATIONS = ("support", "anchors", "temperature", "budget")
@@ -34,7 +41,8 @@ class Question:
 class Plan:
     """suites: name to questions. methods: names of METHODS, and `ar`. config: the temperature included. seeds: how
     many. contexts: round starts a question at which all methods draft. vocab: the target's. tuned: the configurations
-    of methods that have one of their own."""
+    of methods that have one of their own. openings: where texts begin at which shapes are measured. shapes: those that
+    were, by temperature."""
 
     suites: Mapping[str, tuple[Question, ...]]
     methods: tuple[str, ...]
@@ -45,21 +53,31 @@ class Plan:
     ablations: tuple[str, ...]
     vocab: int
     tuned: Mapping[str, Config] = field(default_factory=dict)
+    openings: tuple[Start, ...] = ()
+    shapes: Mapping[float, Shapes] = field(default_factory=dict)
 
     @property
     def drafted(self) -> tuple[str, ...]:
         """The methods that draft."""
         return tuple(name for name in self.methods if name != AR)
 
-    def config_of(self, method: str) -> Config:
-        """Its own, or that of all."""
-        return self.tuned.get(method, self.config)
+    @property
+    def shaped(self) -> tuple[str, ...]:
+        """Those of them whose trees have a shape that is to be measured; none without openings."""
+        return tuple(name for name in self.drafted if self.openings and isinstance(METHODS[name].growth, Static))
+
+    def config_of(self, method: str, **change: Any) -> Config:
+        """Its own, or that of all, so changed; with what was measured for such a tree."""
+        config = replace(self.tuned.get(method, self.config), **change)
+        found = self.shapes.get(float(config.temperature))
+        return config if found is None else found.applied(method, config)
 
 
 @dataclass(frozen=True)
 class Unit:
-    """One piece of work: the text of one method, the expected tokens of all of them along one text (`contexts`), or
-    the numeric floor on one text. method: whose, or a name for several. weight: about how many forwards it takes."""
+    """One piece of work: the text of one method, the expected tokens of all of them along one text (`contexts`), the
+    numeric floor on one text, or which shapes are best (`shapes`). method: whose, or a name for several. weight: about
+    how many forwards it takes."""
 
     kind: str
     suite: str
@@ -102,6 +120,8 @@ def units(plan: Plan) -> Iterator[Unit]:
     longest = max(len(questions) for questions in plan.suites.values())
     temperature = float(plan.config.temperature)
     turn = 0
+    if plan.shaped:
+        yield _shapes(plan, temperature)
     for seed in range(plan.seeds):
         for index in range(longest):
             for suite, questions in plan.suites.items():
@@ -117,34 +137,37 @@ def units(plan: Plan) -> Iterator[Unit]:
                     if index == 0:
                         yield Unit("floor", suite, question, plan.drafted[-1], 0, temperature, 2 * plan.max_new_tokens)
     for other in values(plan, "temperature") if plan.drafted else ():
+        if other is None or other == temperature:
+            continue
+        if plan.shaped:
+            yield _shapes(plan, other)
         for suite, questions in plan.suites.items():
             for question in questions:
-                if other is not None and other != temperature:
-                    yield _contexts(plan, suite, question, other)
+                yield _contexts(plan, suite, question, other)
 
 
 def variants(plan: Plan, temperature: float) -> list[Variant]:
-    """What is drafted at every context of one temperature; ablations but the temperature's at the plan's own."""
-    base = Variant(BASE, replace(plan.config, temperature=temperature), plan.drafted)
-    if plan.tuned:  # then nothing else is varied
-        own = {name: replace(plan.config_of(name), temperature=temperature) for name in plan.drafted}
-        several = dict.fromkeys(own.values())
-        return [Variant(BASE, config, tuple(n for n in own if own[n] == config)) for config in several]
-    found = [base]
-    if temperature != float(plan.config.temperature):
-        return found
-    for key in plan.ablations:
+    """What is drafted at every context of one temperature; at others than the plan's no ablation but the budget."""
+    found = _variants(plan, BASE, plan.drafted, temperature=temperature)
+    own = temperature == float(plan.config.temperature)
+    for key in plan.ablations if own else {"budget"} & set(plan.ablations):
         # Top-K draws nothing: anchors mean nothing to it, and its few likeliest tokens are in every support.
         drawing = tuple(n for n in plan.drafted if METHODS[n].growth is not GROWTHS["topk"])
-        methods = plan.drafted if key == "budget" else drawing
+        probing = tuple(n for n in drawing if not isinstance(METHODS[n].growth, TreeGrowth))
+        methods = {"budget": plan.drafted, "anchors": probing}.get(key, drawing)
         if key == "temperature" or not methods:
             continue
         for value in values(plan, key):
             if value != getattr(plan.config, key):
                 count = None if value is None else int(value)
-                config = replace(base.config, **{key: count})  # type: ignore[arg-type]
-                found.append(Variant(variant_name(key, value), config, methods))
+                found += _variants(plan, variant_name(key, value), methods, temperature=temperature, **{key: count})
     return found
+
+
+def _variants(plan: Plan, name: str, methods: tuple[str, ...], **change: Any) -> list[Variant]:
+    """One for every configuration that the methods draft with."""
+    own = {method: plan.config_of(method, **change) for method in methods}
+    return [Variant(name, config, tuple(n for n in own if own[n] == config)) for config in dict.fromkeys(own.values())]
 
 
 def values(plan: Plan, key: str) -> list[float | None]:
@@ -162,9 +185,15 @@ def variant_name(key: str, value: float | None) -> str:
     return f"{key}={'full' if value is None else f'{value:g}'}"
 
 
+def _shapes(plan: Plan, temperature: float) -> Unit:
+    sizes = "+".join(f"{value:g}" for value in values(plan, "budget") or [plan.config.budget])
+    name = f"{'+'.join(plan.shaped)}/{len(plan.openings)}/{sizes}"
+    return Unit("shapes", "openings", Question("all", ()), name, 0, temperature, 40 * len(plan.openings))
+
+
 def _contexts(plan: Plan, suite: str, question: Question, temperature: float) -> Unit:
     todo = variants(plan, temperature)
     # Whatever its record depends on is in its name.
-    name = f"{'+'.join(plan.drafted)}/{plan.contexts}/{'+'.join(variant.name for variant in todo)}"
+    name = f"{'+'.join(plan.drafted)}/{plan.contexts}/{'+'.join(dict.fromkeys(variant.name for variant in todo))}"
     trees = sum(len(variant.groups) for variant in todo)
     return Unit("contexts", suite, question, name, 0, temperature, 4 * plan.contexts * trees)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from verify.benchmark.contexts import compare
 from verify.benchmark.floor import numeric_floor
 from verify.benchmark.plan import Plan, Unit, units
+from verify.benchmark.shapes import of_record
+from verify.benchmark.shaping import measure
 from verify.benchmark.summary import summary
 from verify.benchmark.texts import Models, Record, text
 
@@ -29,17 +32,32 @@ def run(models: Models, plan: Plan, records: Mapping[str, Record]) -> Iterator[t
 
     BenchError naming the question that the target or the drafter cannot take up.
     """
-    todo = [unit for unit in units(plan) if unit.key not in records]
-    for method in plan.methods if todo else ():
-        _checked(todo[0], lambda method=method: text(models, plan, method, todo[0].question.tokens, 0, _WARM_UP))
+    known = dict(records)
+    todo = [unit for unit in units(plan) if unit.key not in known]
+    for unit in [unit for unit in todo if unit.kind != "shapes"][:1]:
+        for method in plan.methods:
+            prompt = unit.question.tokens
+            _checked(unit, lambda method=method, prompt=prompt: text(models, plan, method, prompt, 0, _WARM_UP))
+    shaped = with_shapes(plan, known)
     for unit in todo:
-        yield unit, _checked(unit, lambda unit=unit: _carried_out(models, plan, unit))
+        known[unit.key] = _checked(unit, lambda unit=unit, shaped=shaped: _carried_out(models, shaped, unit))
+        yield unit, known[unit.key]
+        if unit.kind == "shapes":
+            shaped = with_shapes(plan, known)
+
+
+def with_shapes(plan: Plan, records: Mapping[str, Record]) -> Plan:
+    """The plan with the shapes that have been measured."""
+    measured = [unit for unit in units(plan) if unit.kind == "shapes" and unit.key in records]
+    return replace(plan, shapes={unit.temperature: of_record(records[unit.key]) for unit in measured})
 
 
 def _carried_out(models: Models, plan: Plan, unit: Unit) -> Record:
     prompt = unit.question.tokens
     if unit.kind == "text":
         return text(models, plan, unit.method, prompt, unit.stream)
+    if unit.kind == "shapes":
+        return measure(models, plan, unit.temperature, unit.stream)
     if unit.kind == "floor":
         return numeric_floor(models, plan, unit.method, prompt, unit.stream)
     return compare(models, plan, prompt, unit.temperature, unit.stream)
@@ -92,6 +110,8 @@ def earlier(path: Path, head: Record) -> tuple[dict[str, Record], float]:
         found = json.loads(path.read_text(encoding="utf-8"))
         if found["kind"] != "bench":
             raise BenchError(f"{path}: no result of rheo bench")
+        if "grid" not in found["summary"]:
+            raise BenchError(f"{path}: of an older version, whose results lack what is wanted now")
         for part, keys in (("settings", _SAME), ("machine", _SAME_MACHINE)):
             other = [key for key in keys if found[part].get(key) != head[part].get(key)]
             if other:

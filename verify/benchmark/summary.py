@@ -10,6 +10,7 @@ from verify.acceptance import Emitted
 from verify.benchmark import stats
 from verify.benchmark.clock import Seconds
 from verify.benchmark.plan import AR, BASE, Plan, Unit, units, values, variant_name
+from verify.benchmark.shapes import of_record
 
 Record = dict[str, Any]
 Finished = list[tuple[Unit, Record]]
@@ -33,6 +34,8 @@ def summary(plan: Plan, records: Mapping[str, Record], dtype: str) -> Record:
         "floor": _floor([record for unit, record in finished if unit.kind == "floor"], dtype),
         "depth_one": _depth_one(own),
         "ablations": {key: _ablation(plan, contexts, key) for key in plan.ablations},
+        "shapes": [_shapes(unit, record) for unit, record in finished if unit.kind == "shapes"],
+        "grid": _grid(plan, contexts) if {"temperature", "budget"} & set(plan.ablations) else [],
     }
 
 
@@ -134,8 +137,8 @@ def _seconds(record: Record) -> Seconds:
     return Seconds(**{part: record["timed"][part] for part in _PARTS})
 
 
-def _expected(plan: Plan, contexts: Finished, suite: str) -> list[Record]:
-    found = {name: _of(plan, contexts, suite, _tau(BASE, name)) for name in plan.drafted}
+def _expected(plan: Plan, contexts: Finished, suite: str, variant: str = BASE) -> list[Record]:
+    found = {name: _of(plan, contexts, suite, _tau(variant, name)) for name in plan.drafted}
     rows = []
     for name, own in found.items():
         if own:
@@ -152,6 +155,36 @@ def _expected(plan: Plan, contexts: Finished, suite: str) -> list[Record]:
                     "differences": {other: stats.difference(own, found[other]) for other in others},
                 }
             )
+    return rows
+
+
+def _shapes(unit: Unit, record: Record) -> Record:
+    """What was measured beforehand at one temperature, and what was chosen by it."""
+    chosen = of_record(record).slots
+    choices = [
+        {
+            "method": name,
+            "budget": int(budget),
+            "slots": chosen[name][int(budget)],
+            "tried": [int(k) for k in taus],
+            "tau": list(taus.values()),
+        }
+        for name, by_budget in record["tau"].items()
+        for budget, taus in by_budget.items()
+    ]
+    about = {"temperature": unit.temperature, "contexts": record["contexts"]}
+    return {**about, "acceptance": record["acceptance"], "choices": choices}
+
+
+def _grid(plan: Plan, contexts: Finished) -> list[Record]:
+    """The same on the average of suites, for every temperature and tree size together."""
+    rows = []
+    for temperature in values(plan, "temperature") or [float(plan.config.temperature)]:
+        mine = [each for each in contexts if each[0].temperature == temperature]
+        for budget in values(plan, "budget") or [plan.config.budget]:
+            variant = BASE if budget == plan.config.budget else variant_name("budget", budget)
+            at = {"temperature": temperature, "budget": budget}
+            rows += [{**at, **row} for row in _expected(plan, mine, "average", variant)]
     return rows
 
 
@@ -219,16 +252,14 @@ def _floor(records: list[Record], dtype: str) -> Record | None:
 
 
 def _depth_one(contexts: Finished) -> Record | None:
-    points = [{"suite": unit.suite, **node} for unit, record in contexts for node in record["depth_one"]]
+    points = [{"suite": unit.suite, "methods": node} for unit, record in contexts for node in record["depth_one"]]
     if not points:
         return None
-    names = points[0]["methods"]
-    return {
-        "contexts": len(points),
-        "methods": {name: sum(point["methods"][name] for point in points) / len(points) for name in names},
-        "bound": sum(point["bound"] for point in points) / len(points),
-        "points": points[:: -(-len(points) // _MOST_POINTS)],
-    }
+    methods = {}
+    for name in dict.fromkeys(name for point in points for name in point["methods"]):
+        mine = [point["methods"][name] for point in points if name in point["methods"]]
+        methods[name] = {key: total / len(mine) for key, total in _added(mine).items()}
+    return {"contexts": len(points), "methods": methods, "points": points[:: -(-len(points) // _MOST_POINTS)]}
 
 
 def _ablation(plan: Plan, contexts: Finished, key: str) -> list[Record]:

@@ -33,11 +33,12 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class Models:
-    """A target, a drafter for it, and the tokens that end a text."""
+    """A target, a drafter for it, the tokens that end a text, and a tokenizer if texts are to be begun."""
 
     target: PreTrainedModel
     drafter: Drafter
     eos: frozenset[int] = frozenset()
+    tokenizer: Any = None
 
 
 def text(
@@ -108,9 +109,7 @@ def target_law(sampler: Sampler, logits: Tensor) -> Tensor:
 
 
 @torch.inference_mode()
-def expected_tokens(sampler: Sampler, tree: Tree, logits: Tensor) -> float | None:
-    """Expected tokens of a round of one request, given its tree; None for a rule without a formula."""
-    reach = expected.REACH.get(sampler.method.rule)
-    if reach is None:
-        return None
+def expected_tokens(sampler: Sampler, tree: Tree, logits: Tensor) -> float:
+    """Expected tokens of a round of one request, given its tree."""
+    reach = expected.REACH[sampler.method.rule]
     return float(expected.tokens(tree, reach(tree, target_law(sampler, logits)))[0])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol
 
 from torch import Tensor
 
+from rheo.calibration import Calibration
+from rheo.config import Config
 from rheo.tree import Frontier, Path, Tree
 
 
@@ -45,3 +48,9 @@ class Drafter(Protocol):
         features: [N, L - 1, F], right-aligned, the target's at all tokens but the newest.
         """
         ...
+
+
+def calibrated(config: Config, drafter: Drafter) -> Config:
+    """The configuration with a calibration: its own, else that which the drafter was loaded with, else the default."""
+    own = getattr(drafter, "calibration", None)  # of those that `load_drafter` made from a folder that holds one
+    return config if config.calibration else replace(config, calibration=own or Calibration())

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from rheo.calibration import AnyCalibration
 from rheo.models.cache import drop, empty, keep, select
 from rheo.models.drafters.eagle3_head import Eagle3Head
 from rheo.models.smollm2 import ModelError
@@ -36,15 +37,16 @@ def feature_layers(target: PreTrainedModel) -> tuple[int, ...]:
 
 
 class Eagle3:
-    """A head, and the target whose features and embeddings it reads.
+    """A head, and the target whose features and embeddings it reads. calibration: what its slots are worth, if known.
 
     ModelError where the two do not fit: sizes, vocabulary, or a target of fewer layers than the features come from.
     """
 
-    def __init__(self, head: Eagle3Head, target: PreTrainedModel) -> None:
+    def __init__(self, head: Eagle3Head, target: PreTrainedModel, calibration: AnyCalibration | None = None) -> None:
         config, shape = target.config.get_text_config(), head.shape
         count = config.num_hidden_layers
         self.head = head.to(target.device)
+        self.calibration = calibration
         self.layers = feature_layers(target)
         own: Any = target.get_input_embeddings() if head.embed_tokens is None else head.embed_tokens
         self.embeddings: Tensor = own.weight.to(head.fc.weight.dtype)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from rheo import calibration
 from rheo.models.drafters import Drafter
 from rheo.models.drafters.eagle3 import Eagle3
 from rheo.models.drafters.eagle3_files import checkpoint_file, load_head, read_config
@@ -17,6 +18,7 @@ from rheo.models.smollm2 import ModelError, load_target
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+CALIBRATION = "calibration.json"
 SHIPPED = Path(__file__).parent.parent / "heads"
 
 
@@ -25,7 +27,7 @@ def load_drafter(name: str, target: PreTrainedModel, dtype: torch.dtype = torch.
 
     name: "smollm2" (the head that is shipped for it), "skip:COUNT" (the target without its last layers), or a folder
     or hub name, of an EAGLE-3 head where its config.json has a draft_vocab_size or says Eagle, else of a causal
-    language model with the target's tokenizer.
+    language model with the target's tokenizer. A head's calibration.json beside its config.json comes with it.
     dtype: of the drafter's weights. ModelError if it cannot be loaded or does not fit the target.
     """
     if name.startswith("skip:"):
@@ -35,12 +37,20 @@ def load_drafter(name: str, target: PreTrainedModel, dtype: torch.dtype = torch.
         return LanguageModel(skip_last_layers(target, int(count)))
     source = str(SHIPPED / name) if (SHIPPED / name / "config.json").is_file() else name
     if _is_head(source):
-        return Eagle3(load_head(source, dtype), target)
+        return Eagle3(load_head(source, dtype), target, _calibration_of(source))
     model, _ = load_target(source, dtype, target.device)
     known, wanted = (each.config.get_text_config().vocab_size for each in (model, target))
     if known < wanted:
         raise ModelError(f"draft {name} knows {known} tokens, the target {wanted}: not the same tokenizer")
     return LanguageModel(model)
+
+
+def _calibration_of(source: str) -> calibration.AnyCalibration | None:
+    path = checkpoint_file(source, CALIBRATION)
+    try:
+        return None if path is None else calibration.read(path)
+    except ValueError as error:
+        raise ModelError(str(error)) from error
 
 
 def _is_head(source: str) -> bool:
