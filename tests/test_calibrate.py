@@ -30,6 +30,7 @@ from tests.tiny_models import head_tensors, tiny_target, write_head
 from verify.benchmark.expected import REACH
 from verify.benchmark.texts import target_law
 from verify.calibrating import run as run_module
+from verify.calibrating import starts as starts_module
 from verify.calibrating.curves import KNOTS, LEAST, curve, fitted
 from verify.calibrating.observed import Observed, joined, observe
 from verify.calibrating.starts import answering
@@ -195,7 +196,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_target(tmp_path_factory.mktemp("target"))
 
 
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short texts, and no library to look through."""
+    monkeypatch.setattr(starts_module, "LENGTH", 24)
+    monkeypatch.setattr(starts_module, "library_functions", lambda: ["def f(x): return x", "def g(x): return 2 * x"])
+
+
 @pytest.mark.model
+@pytest.mark.usefixtures("short")
 def test_what_a_stopped_run_has_seen_counts_when_it_goes_on(
     rheo: Rheo, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,6 +238,7 @@ def test_what_a_stopped_run_has_seen_counts_when_it_goes_on(
 
 
 @pytest.mark.model
+@pytest.mark.usefixtures("short")
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -269,9 +279,9 @@ def test_commands_take_a_calibration_and_refine_only_what_has_one(
     seen: list[tuple[Any, bool]] = []
     inner = generation.generate
 
-    def noting(model: Any, drafter: Any, sampler: Sampler, *rest: Any, refine: bool = False, **more: Any) -> Any:
+    def noting(model: Any, drafter: Any, sampler: Sampler, *rest: Any, refine: bool) -> Any:
         seen.append((sampler.config.calibration, refine))
-        return inner(model, drafter, sampler, *rest, refine=refine, **more)
+        return inner(model, drafter, sampler, *rest, refine=refine)  # type: ignore[misc]
 
     monkeypatch.setattr(generation, "generate", noting)
     command = ("generate", "w3 w4", "--target", folder, "--draft", "skip:5", "--max-new-tokens", 8, *TREE)

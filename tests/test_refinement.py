@@ -123,7 +123,7 @@ def test_refinement_changes_what_is_grown() -> None:
 def test_a_stretched_curve_is_the_curve_times_the_factor_up_to_one(curve: Curve, factor: Fraction) -> None:
     def at(points: Curve, x: Fraction) -> Fraction:
         (a, low), (b, high) = next(pair for pair in pairwise(points) if x <= pair[1][0])
-        return Fraction(low) + (x - a) * Fraction(high - low) / Fraction(b - a)
+        return Fraction(low) + (x - Fraction(a)) * Fraction(high - low) / Fraction(b - a)
 
     found = stretched(Calibration(probe=(curve,)), (1, factor, 1)).probe[0]
     for x in (Fraction(i, 24) for i in range(25)):

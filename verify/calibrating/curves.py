@@ -39,15 +39,15 @@ def curve(x: Floats, worth: Floats, weight: Floats) -> Curve:
     """From (0, 0) to x = 1 through points of a monotone regression: means over bins that hold equal shares of x."""
     knots = int(np.clip(counted(weight) // _A_KNOT, 1, KNOTS))
     x, place = np.unique(x, return_inverse=True)  # slots of equal x are one, or the regression would sort them
-    total = np.bincount(place, weight)
+    total: Floats = np.bincount(place, weight).astype(np.float64)
     worth, weight = np.bincount(place, weight * worth) / total, total
     level = isotonic_regression(worth, weights=weight).x
     share = np.cumsum(weight * x)
     # Half of a slot's own share: a slot that holds a whole bin's is not put into the next one.
     bins = np.minimum((share - weight * x / 2) / share[-1] * knots, knots - 1).astype(int)
-    total = np.bincount(bins, weight, minlength=knots)
-    kept = total > 0
-    at, value = (np.bincount(bins, weight * y, minlength=knots)[kept] / total[kept] for y in (x, level))
+    held = np.bincount(bins, weight, minlength=knots)
+    kept = held > 0
+    at, value = (np.bincount(bins, weight * y, minlength=knots)[kept] / held[kept] for y in (x, level))
     points: list[tuple[Fraction, Fraction]] = [(Fraction(0), Fraction(0))]
     for a, b in zip(at.tolist(), value.tolist(), strict=True):
         point = _rounded(a), max(_rounded(b), points[-1][1])
