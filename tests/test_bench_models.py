@@ -282,19 +282,20 @@ def test_a_smaller_complete_tree_is_the_beginning_of_a_larger_one(method: str) -
         assert taus[0].allclose(taus[1], atol=1e-12)
 
 
-def test_measured_acceptance_is_how_often_each_child_is_the_one_that_is_accepted() -> None:
-    count = 20_000
-    case = Case("any", random_toy(4, 6, 1, "any"), Config(0, 3, 1, 1, 3, None, 1.0))
+def test_measured_acceptance_is_how_often_each_child_of_a_node_that_is_reached_is_the_one_accepted() -> None:
+    count = 10_000
+    case = Case("any", random_toy(4, 6, 2, "any"), Config(0, 3, 1, 2, 12, None, 1.0))
+    sampler = Sampler(case.config, shaping.EVEN)
     pair = ToyPair(automaton(case.toy, torch.float64), torch.zeros(count, dtype=torch.int64))
-    tree, path = play_round(Sampler(case.config, shaping.EVEN), pair, draw_uniforms(case.config, range(count)))
-    p = target_law(Sampler(case.config, shaping.EVEN), pair.target(tree))
-    accepted, reached = shaping.rates(tree, p, case.config)
-    assert reached.tolist() == [count] * 3
-    shares = (accepted / reached).tolist()
-    assert len(set(shares)) == 3
-    for child, share in enumerate(shares, start=1):
-        seen = float((path.rows[:, 0] == child).double().mean())
-        assert abs(seen - share) < 5 * (share / count) ** 0.5
+    tree, path = play_round(sampler, pair, draw_uniforms(case.config, range(count)))
+    accepted, reached = shaping.rates(tree, target_law(sampler, pair.target(tree)), case.config)
+    visits = count + int((path.rows[:, 0] > 0).sum())
+    assert len(set(reached.tolist())) == 1
+    assert abs(visits - float(reached[0])) < 5 * count**0.5
+    followed = [child for row in path.rows.flatten().tolist() if row > 0 for child in [int(tree.slots[0, row - 1])]]
+    for child, share in enumerate(accepted.tolist()):
+        assert abs(followed.count(child) - share) < 5 * share**0.5
+    assert len(set(accepted.tolist())) == 3
 
 
 def test_the_number_of_children_that_yields_most_is_taken_and_sequoias_tree_is_made_for_its_acceptance() -> None:

@@ -30,6 +30,7 @@ from tests.tiny_models import head_tensors, tiny_target, write_head
 from verify.benchmark.expected import REACH
 from verify.benchmark.texts import target_law
 from verify.calibrating import run as run_module
+from verify.calibrating import starts as starts_module
 from verify.calibrating.curves import KNOTS, LEAST, curve, fitted
 from verify.calibrating.observed import Observed, joined, observe
 from verify.calibrating.starts import answering
@@ -195,7 +196,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_target(tmp_path_factory.mktemp("target"))
 
 
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short texts, and no library to look through."""
+    monkeypatch.setattr(starts_module, "LENGTH", 24)
+    monkeypatch.setattr(starts_module, "library_functions", lambda: ["def f(x): return x", "def g(x): return 2 * x"])
+
+
 @pytest.mark.model
+@pytest.mark.usefixtures("short")
 def test_what_a_stopped_run_has_seen_counts_when_it_goes_on(
     rheo: Rheo, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,6 +238,7 @@ def test_what_a_stopped_run_has_seen_counts_when_it_goes_on(
 
 
 @pytest.mark.model
+@pytest.mark.usefixtures("short")
 @pytest.mark.parametrize(
     ("options", "reason"),
     [

@@ -20,7 +20,7 @@ from verify.models.faults import FAULTS, broken
 from verify.models.plain import draft_logits, target_logits
 from verify.models.plan import DEFAULT_PROMPTS, PILOT, Plan
 from verify.models.run import more
-from verify.models.scores import Scores, nothing
+from verify.models.scores import Scores, nothing, scored
 from verify.models.texts import Models, Text, judged
 from verify.models.verdict import findings, found_at, sized
 
@@ -109,6 +109,14 @@ def test_scores_depend_neither_on_the_batch_nor_on_when_a_request_ended(tiny: Mo
         np.testing.assert_allclose(small.pit[order], large.pit[order], atol=1e-4)
     for kind in small.strata:
         assert np.mean(small.strata[kind] == large.strata[kind]) > 0.99
+
+
+def test_every_token_of_a_run_has_a_randomiser_of_its_own(tiny: Models) -> None:
+    """One text twice: only where the randomiser was started again are two of its scores the same."""
+    text = Text((3, 17, 9), (9, 41, 2, 6, 30, 8))
+    scores = scored(nothing(), tiny, PLAN.process, [text, text], most=12, key=5)
+    for pit in scores.pit.values():
+        assert len(pit) == 12 and not np.any(np.isclose(pit[:6], pit[6:], rtol=0, atol=1e-9))
 
 
 def test_plain_logits_are_those_before_every_emitted_token(tiny: Models, tmp_path_factory: Any) -> None:

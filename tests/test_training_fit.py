@@ -23,13 +23,15 @@ from rheo.training.batches import epoch, read
 from rheo.training.decoding import Turns, sample_texts
 from rheo.training.fit import FitPlan, Progress, Teacher, fit
 from rheo.training.measure import agreement
-from rheo.training.start import embedding_pair, new_head, vocabulary
+from rheo.training.start import embedding_pair, feature_scale, new_head, vocabulary
 from rheo.training.text import Shard, save_shard, shard_path
 from tests.tiny_models import SIZES, VOCAB, tiny_target
 
 pytestmark = pytest.mark.model
 LAYERS = (2, 4, 5)
-PLAN = FitPlan(seed=1, epochs=2, batch=256, steps=2, rate=1e-2, weight_decay=0.01, overlap=1.0, share=0.5, opening=0)
+PLAN = FitPlan(
+    seed=1, epochs=2, batch=256, steps=2, alone=0.3, rate=2e-2, weight_decay=0.01, overlap=1.0, share=0.5, opening=0
+)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +67,11 @@ def write_shard(target: Any, path: Path, seed: int) -> Path:
 def fresh(target: Any, paths: list[Path]) -> tuple[Eagle3Head, Teacher]:
     known, _ = vocabulary(paths, 30, VOCAB)
     embeddings, matrix = (part.weight.detach() for part in embedding_pair(target))
-    return new_head(target, known, 48, 0), Teacher(embeddings, matrix[torch.tensor(known)])
+    scale = feature_scale(paths[0])
+    heads = SIZES["num_attention_heads"]
+    return new_head(target, known, 48, (heads, heads), scale, 0), Teacher(
+        embeddings, matrix[torch.tensor(known)], scale
+    )
 
 
 def overlap(target: Any, head: Eagle3Head, path: Path) -> float:

@@ -33,10 +33,14 @@ if TYPE_CHECKING:
 @click.option("--texts", type=click.IntRange(1), default=384, show_default=True, help="Sampled per shard of text.")
 @click.option("--vocab", type=click.IntRange(2), default=16_384, show_default=True, help="Tokens the head knows.")
 @click.option("--inner", type=click.IntRange(1), help="Width of the head's MLP.  [default: the target's]")
-@click.option("--steps", type=click.IntRange(1), default=4, show_default=True, help="Self-conditioned steps.")
-@click.option("--epochs", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--kv-heads", type=click.IntRange(1), help="For keys and values.  [default: as for queries]")
+@click.option("--steps", type=click.IntRange(1), default=3, show_default=True, help="Self-conditioned steps.")
+@click.option(
+    "--alone", type=Within(0, 1), default=0.5, show_default=True, help="Share of the fit that learns step 1 alone."
+)
+@click.option("--epochs", type=click.IntRange(1), default=2, show_default=True)
 @click.option("--batch", type=click.IntRange(1), default=2048, show_default=True, help="Tokens an optimiser step.")
-@click.option("--rate", type=Within(0, min_open=True), default=1e-3, show_default=True, help="Highest learning rate.")
+@click.option("--rate", type=Within(0, min_open=True), default=0.02, show_default=True, help="Highest learning rate.")
 @click.option("--weight-decay", type=Within(0), default=0.05, show_default=True)
 @click.option(
     "--overlap", type=Within(0), default=1.0, show_default=True, help="Weight of 1 - overlap beside cross-entropy."
@@ -73,14 +77,14 @@ def _train(target: str, output: Path, work: Path, dtype: str, device: str, setti
 
     from rheo.models.drafters.eagle3 import feature_layers
     from rheo.models.prompts import load_suite
-    from rheo.models.smollm2 import load_target
+    from rheo.models.smollm2 import ModelError, load_target
     from rheo.training.decoding import use_grouped_attention
     from rheo.training.export import parameters, save_head
     from rheo.training.fit import FitPlan, Teacher, fit
     from rheo.training.held_out import held_out
     from rheo.training.measure import agreement
     from rheo.training.prompts import library_functions, opening_tokens, turns_of, word_runs
-    from rheo.training.start import embedding_pair, new_head, vocabulary
+    from rheo.training.start import embedding_pair, feature_scale, new_head, vocabulary
     from rheo.training.text import TextPlan, sample_shard, save_shard, shard_path, tally_of
 
     measured = {name: load_suite(name) for name in ("humaneval", "mt_bench")}
@@ -89,6 +93,9 @@ def _train(target: str, output: Path, work: Path, dtype: str, device: str, setti
     model, tokenizer = load_target(target, getattr(torch, dtype), device)
     use_grouped_attention(model)
     config = model.config.get_text_config()
+    queries = config.num_attention_heads
+    if queries % (keys := settings["kv_heads"] or queries):
+        raise ModelError(f"--kv-heads: {keys} does not divide the target's {queries} heads")
     layers = feature_layers(model)
     turns = turns_of(tokenizer, model)
     plan = TextPlan(settings["seed"], settings["texts"], settings["length"], layers)
@@ -108,13 +115,14 @@ def _train(target: str, output: Path, work: Path, dtype: str, device: str, setti
             bar.update(task, completed=made)
         model, _ = load_target(target, torch.float32, device)
         known, covered = vocabulary(paths, min(settings["vocab"], config.vocab_size), config.vocab_size)
-        head = new_head(model, known, settings["inner"] or config.intermediate_size, settings["seed"]).to(device)
+        scale = feature_scale(paths[0])
+        inner = settings["inner"] or config.intermediate_size
+        head = new_head(model, known, inner, (queries, keys), scale, settings["seed"]).to(device)
         embeddings, matrix = (weights.weight.detach() for weights in embedding_pair(model))
         kind = getattr(torch, dtype)
-        teacher = Teacher(embeddings, matrix[torch.tensor(known, device=device)].to(kind))
-        chosen = {
-            key: settings[key] for key in ("epochs", "batch", "steps", "rate", "weight_decay", "overlap", "share")
-        }
+        teacher = Teacher(embeddings, matrix[torch.tensor(known, device=device)].to(kind), scale.to(device))
+        keys_of_plan = ("epochs", "batch", "steps", "alone", "rate", "weight_decay", "overlap", "share")
+        chosen = {key: settings[key] for key in keys_of_plan}
         fit_plan = FitPlan(seed=settings["seed"], opening=opening_tokens(tokenizer), **chosen)
         task = bar.add_task("fitting", total=None)
 

@@ -9,21 +9,22 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rheo.models.drafters.eagle3_head import Eagle3Head
 from rheo.models.smollm2 import ModelError
 from rheo.training.batches import epoch, read
 from rheo.training.unrolled import Texts, unrolled
 
-_OUTPUT = 0.1  # rate of the output matrix, relative to the rest
-_WARM_UP = 40  # optimiser steps
+_OUTPUT = 0.05  # rate of the output matrix, relative to that of the other matrices
+_NORMS = 3.0  # and of the norms
+_WARM_UP = 20  # optimiser steps
 _DECAY = 0.8  # weight of each step relative to the one before
 
 
@@ -31,14 +32,16 @@ _DECAY = 0.8  # weight of each step relative to the one before
 class FitPlan:
     """How a head is fitted. batch: tokens an optimiser step. steps: self-conditioned ones. rate: the highest.
 
-    overlap: weight of 1 - sum(min(p, q)) beside the cross-entropy. share: of the positions, drawn anew for every step
-    but the first, on which the loss is taken. opening: tokens at the start of every text that teach nothing.
+    alone: share of the fit that learns nothing but the first step, which is cheap. overlap: weight of 1 - sum(min(p,
+    q)) beside the cross-entropy. share: of the positions, drawn anew for every step but the first, on which the loss is
+    taken. opening: tokens at the start of every text that teach nothing.
     """
 
     seed: int
     epochs: int
     batch: int
     steps: int
+    alone: float
     rate: float
     weight_decay: float
     overlap: float
@@ -48,10 +51,15 @@ class FitPlan:
 
 @dataclass(frozen=True)
 class Teacher:
-    """What of the target a head learns from: embeddings [V, d], and the output matrix's rows for its vocabulary."""
+    """What of the target a head learns from: embeddings [V, d], the output matrix's rows for its vocabulary.
+
+    scale: [3 d], of the features. While a head learns they are divided by it, since no rate suits both `fc` and a layer
+    where features are a hundred times as large as weights are; in the end it is a part of `fc`.
+    """
 
     embeddings: Tensor
     output: Tensor
+    scale: Tensor
 
 
 @dataclass(frozen=True)
@@ -80,49 +88,54 @@ def fit(
     ModelError for a checkpoint of another plan, other shards, or that cannot be read.
     """
     device = head.fc.weight.device
-    optimiser = torch.optim.AdamW(_groups(head, plan.weight_decay), lr=plan.rate, betas=(0.9, 0.95))
+    with torch.no_grad():
+        head.fc.weight *= teacher.scale
+    optimisers = _optimisers(head, plan)
     batches = [batch for number in range(plan.epochs) for batch in epoch(paths, plan.batch, plan.seed, number)]
     identity = {**asdict(plan), "shards": [path.name for path in paths]}
-    done, before = _resume(checkpoint, head, optimiser, identity)
+    done, before = _resume(checkpoint, head, optimisers, identity)
     started = time.monotonic()
 
     def spent() -> float:
         return before + time.monotonic() - started
 
-    weights = _DECAY ** torch.arange(plan.steps, device=device)
     generator = torch.Generator(device)
     shown: list[tuple[float, ...]] = []
     try:
         for texts in read(batches[done:], plan.opening):
-            for group in optimiser.param_groups:
+            for group in [group for optimiser in optimisers for group in optimiser.param_groups]:
                 group["lr"] = plan.rate * group["share"] * _schedule(done, len(batches))
-            optimiser.zero_grad(set_to_none=True)
-            generator.manual_seed(
-                plan.seed * 1_000_003 + done
-            )  # of every step its own, so that a resumed run is the same
+            head.zero_grad(set_to_none=True)
+            steps = plan.steps if done >= plan.alone * len(batches) else 1
+            # Of every step its own, so that a resumed run is the same.
+            generator.manual_seed(plan.seed * 1_000_003 + done)
             with torch.autocast(device.type, torch.bfloat16, enabled=half):
-                losses, overlaps = losses_of(head, teacher, _moved(texts, device), plan, generator)
+                losses, overlaps = losses_of(head, teacher, _moved(texts, teacher.scale), plan, steps, generator)
+            weights = _DECAY ** torch.arange(steps, device=device)
             loss = torch.stack(losses) @ weights / weights.sum()
             loss.backward()  # type: ignore[no-untyped-call]
-            nn.utils.clip_grad_norm_(head.parameters(), 1.0)
-            optimiser.step()
+            for optimiser in optimisers:
+                optimiser.step()
             done += 1
-            shown = [*shown[-49:], (float(loss.detach()), *(float(each) for each in overlaps))]
+            figures = float(loss.detach()), *(float(each) for each in overlaps)
+            shown = [*(past for past in shown[-49:] if len(past) == len(figures)), figures]
             means = [math.fsum(column) / len(shown) for column in zip(*shown, strict=True)]
             report(Progress(done, len(batches), means[0], tuple(means[1:])))
             if done % save_every == 0:
-                _save(checkpoint, head, optimiser, identity, done, spent())
+                _save(checkpoint, head, optimisers, identity, done, spent())
     finally:
-        _save(checkpoint, head, optimiser, identity, done, spent())
+        _save(checkpoint, head, optimisers, identity, done, spent())
+    with torch.no_grad():
+        head.fc.weight /= teacher.scale
     return spent()
 
 
 def losses_of(
-    head: Eagle3Head, teacher: Teacher, texts: Texts, plan: FitPlan, generator: torch.Generator
+    head: Eagle3Head, teacher: Teacher, texts: Texts, plan: FitPlan, steps: int, generator: torch.Generator
 ) -> tuple[list[Tensor], list[Tensor]]:
     """By step: the mean loss, and the mean overlap with p on the head's vocabulary, at the positions learned."""
     losses, overlaps = [], []
-    for state, offset in unrolled(head, teacher.embeddings, texts, plan.steps):
+    for state, offset in unrolled(head, teacher.embeddings, texts, steps):
         chosen = texts.learned[:, offset:]
         if offset > 1:
             drawn = torch.rand(chosen.shape, generator=generator, device=chosen.device)
@@ -146,24 +159,30 @@ def _schedule(done: int, total: int) -> float:
     return 0.02 + 0.49 * (1 + math.cos(math.pi * (done - _WARM_UP) / max(1, total - _WARM_UP)))
 
 
-def _groups(head: Eagle3Head, decay: float) -> list[dict[str, Any]]:
-    """Weight decay on matrices alone, and not on the output matrix: it is the target's own, and moves slowly."""
+def _optimisers(head: Eagle3Head, plan: FitPlan) -> tuple[torch.optim.Optimizer, torch.optim.Optimizer]:
+    """Muon for the matrices that are learned from nothing; Adam for norms, and slowly for the output matrix, which was
+    the target's own. Each group says its share of the rate."""
     learned = {name: weight for name, weight in head.named_parameters() if weight.requires_grad}
     output = learned.pop("lm_head.weight")
     matrices = [weight for weight in learned.values() if weight.ndim > 1]
-    others = [weight for weight in learned.values() if weight.ndim < 2]
-    return [
-        {"params": matrices, "weight_decay": decay, "share": 1.0},
-        {"params": others, "weight_decay": 0.0, "share": 1.0},
-        {"params": [output], "weight_decay": 0.0, "share": _OUTPUT},
-    ]
+    norms = [weight for weight in learned.values() if weight.ndim < 2]
+    muon = torch.optim.Muon(
+        [{"params": matrices, "share": 1.0}],
+        lr=plan.rate,
+        weight_decay=plan.weight_decay,
+        adjust_lr_fn="match_rms_adamw",
+    )
+    slow = [{"params": norms, "share": _NORMS}, {"params": [output], "share": _OUTPUT}]
+    return muon, torch.optim.AdamW(slow, lr=plan.rate, betas=(0.9, 0.95), weight_decay=0.0)
 
 
-def _moved(texts: Texts, device: torch.device) -> Texts:
+def _moved(texts: Texts, scale: Tensor) -> Texts:
+    """The texts where the scale is, their features divided by it."""
+    device = scale.device
     return Texts(
         tokens=texts.tokens.to(device),
         learned=texts.learned.to(device),
-        features=texts.features.to(device).float(),
+        features=texts.features.to(device).float() / scale,
         states=texts.states.to(device),
     )
 
@@ -171,19 +190,19 @@ def _moved(texts: Texts, device: torch.device) -> Texts:
 def _save(
     path: Path,
     head: Eagle3Head,
-    optimiser: torch.optim.Optimizer,
+    optimisers: Sequence[torch.optim.Optimizer],
     identity: dict[str, Any],
     done: int,
     seconds: float,
 ) -> None:
     scratch = path.with_suffix(".part")
-    states = {"head": head.state_dict(), "optimiser": optimiser.state_dict()}
+    states = {"head": head.state_dict(), "optimisers": [each.state_dict() for each in optimisers]}
     torch.save({**states, "plan": identity, "done": done, "seconds": seconds}, scratch)
     os.replace(scratch, path)
 
 
 def _resume(
-    path: Path, head: Eagle3Head, optimiser: torch.optim.Optimizer, identity: dict[str, Any]
+    path: Path, head: Eagle3Head, optimisers: Sequence[torch.optim.Optimizer], identity: dict[str, Any]
 ) -> tuple[int, float]:
     """Batches done and seconds spent before."""
     if not path.is_file():
@@ -195,5 +214,6 @@ def _resume(
     if saved["plan"] != identity:
         raise ModelError(f"{path}: of another plan or other text; remove it to start the fit anew")
     head.load_state_dict(saved["head"])
-    optimiser.load_state_dict(saved["optimiser"])
+    for optimiser, state in zip(optimisers, saved["optimisers"], strict=True):
+        optimiser.load_state_dict(state)
     return int(saved["done"]), float(saved["seconds"])

@@ -1,4 +1,4 @@
-"""A head before its first step, as much of it as can be taken from the target, and its vocabulary."""
+"""A head before its first step, and its vocabulary."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from rheo.training.text import read_one
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+_LOOKED_AT = 20_000  # tokens of a shard
+_UNSURE = 0.25
 
 
 def vocabulary(paths: list[Path], size: int, vocab: int) -> tuple[list[int], float]:
@@ -38,22 +41,30 @@ def embedding_pair(model: PreTrainedModel) -> tuple[nn.Linear, nn.Linear]:
     return pair
 
 
-def new_head(model: PreTrainedModel, known: list[int], inner: int, seed: int) -> Eagle3Head:
-    """A head for a target, its vocabulary `known`, its MLP `inner` wide.
+def feature_scale(path: Path) -> Tensor:
+    """A width [F] of every feature, from a shard: few are very large, so its size in the middle, as a normal law's."""
+    sizes = read_one(path, "features")[:_LOOKED_AT].float().abs().median(0).values
+    return (1.4826 * sizes).clamp(min=1e-3)
 
-    The output matrix and the last norm are the target's, the state starts as the deepest of the three features, and the
-    layer as the target's last, where the shapes allow: training then has less to find out.
+
+def new_head(
+    model: PreTrainedModel, known: list[int], inner: int, heads: tuple[int, int], scale: Tensor, seed: int
+) -> Eagle3Head:
+    """A head for a target, its vocabulary `known`, its MLP `inner` wide, with heads for queries and for keys.
+
+    The output matrix is the target's, and so is the last norm but for a factor, so that it begins unsure. All else is
+    drawn: states of unit size from features of size `scale`. A layer of the target's would only learn more slowly, for
+    it predicts a token that the head is given.
     """
     config: Any = model.config.get_text_config()
-    heads = config.num_attention_heads
     rope = getattr(config, "rope_parameters", None) or {}
     shape = HeadShape(
         hidden=config.hidden_size,
         features=3 * config.hidden_size,
         inner=inner,
-        heads=heads,
-        kv_heads=config.num_key_value_heads,
-        head_dim=getattr(config, "head_dim", None) or config.hidden_size // heads,
+        heads=heads[0],
+        kv_heads=heads[1],
+        head_dim=getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads,
         vocab=config.vocab_size,
         draft_vocab=len(known),
         eps=config.rms_norm_eps,
@@ -63,24 +74,15 @@ def new_head(model: PreTrainedModel, known: list[int], inner: int, seed: int) ->
     torch.manual_seed(seed)
     head = Eagle3Head(shape)
     tokens = torch.tensor(known)
-    source = {name: tensor.float() for name, tensor in model.state_dict().items()}
-    last = f"layers.{config.num_hidden_layers - 1}."
-    parts = {name.split(last, 1)[1]: tensor for name, tensor in source.items() if last in name}
+    norm = next((each for name, each in model.state_dict().items() if name.endswith("model.norm.weight")), None)
     with torch.no_grad():
+        for name, weight in head.named_parameters():
+            if weight.ndim > 1:
+                adds = name.endswith(("o_proj.weight", "down_proj.weight"))  # to the state
+                weight.normal_(0, (0.5 if adds else 1.0) * weight.shape[1] ** -0.5)
         head.lm_head.weight.copy_(embedding_pair(model)[1].weight[tokens].float())
-        head.fc.weight.zero_()
-        head.fc.weight[:, -shape.hidden :] = torch.eye(shape.hidden)
-        norm = next((tensor for name, tensor in source.items() if name.endswith("model.norm.weight")), None)
-        if norm is not None:
-            head.norm.weight.copy_(norm)
-        for name, weight in head.midlayer.named_parameters():
-            given = parts.get(name)
-            if given is None:
-                continue
-            if given.shape == weight.shape:
-                weight.copy_(given)
-            elif given.ndim == 2 and given.shape[0] == weight.shape[0] and 2 * given.shape[1] == weight.shape[1]:
-                weight[:, given.shape[1] :] = given  # attention: embedding, then state
+        head.norm.weight.copy_(_UNSURE * (head.norm.weight if norm is None else norm.float()))
+        head.fc.weight /= scale
     if len(known) != shape.vocab:
         head.d2t.copy_(tokens - torch.arange(len(known)))
         head.t2d[tokens] = True

@@ -44,8 +44,8 @@ def round_starts(
         texts = sample_texts(model, ids, asked, heat, LENGTH, turns, generator, (0,))
         for start, text in zip(group, texts, strict=True):
             tokens = text.tokens.tolist()
-            places = answering(tokens, start, turns)
-            found += [tokens[:place] for place in choose.sample(places, min(each, len(places))) if place > 1]
+            places = [place for place in answering(tokens, start, turns) if place > 1]  # a head reads pairs
+            found += [tokens[:place] for place in choose.sample(places, min(each, len(places)))]
     choose.shuffle(found)
     return found
 
