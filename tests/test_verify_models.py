@@ -19,7 +19,7 @@ from tests.tiny_folders import words, write_target
 from tests.tiny_models import DRAFT_VOCAB, VOCAB, head_tensors, write_head
 from verify.models import record as recording
 from verify.models import run as running
-from verify.models.checks import MOST_MARGIN, MOST_TV
+from verify.models.checks import MOST_MARGIN, MOST_TV, checked
 from verify.models.faults import FAULTS, KeptSibling, ShiftedPosition
 from verify.models.run import Progress
 
@@ -71,10 +71,9 @@ def test_a_broken_sampler_is_lossy(fault: type[Target], verify: Any, monkeypatch
 
 @pytest.mark.parametrize("fault", [{"tv": 2 * MOST_TV}, {"margin": 2 * MOST_MARGIN}])
 def test_caches_that_differ_from_a_full_forward_are_lossy_whatever_the_tokens_say(
-    fault: dict[str, float], verify: Any, monkeypatch: pytest.MonkeyPatch
+    fault: Any, verify: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = running.checked
-    monkeypatch.setattr(running, "checked", lambda *arguments: replace(original(*arguments), **fault))
+    monkeypatch.setattr(running, "checked", lambda *arguments: replace(checked(*arguments), **fault))
     status, record, _ = verify()
     assert (status, record["verdict"], record["methods"][0]["status"]) == (1, "lossy", "lossy")
     assert record["control"]["status"] == "found" and record["methods"][0]["impossible"] == 0

@@ -52,6 +52,9 @@ def tune(methods: tuple[str, ...], temperature: float, suite: str | None, output
     _require_formulas(methods)
     names = {key: options[key] for key in ("target", "draft", "dtype", "device")}
     loaded = load(*names.values())
+    from rheo.models.drafters import calibrated
+
+    config = calibrated(config, loaded.drafter)
     from reports.console_bench import work_bar
     from reports.console_tune import tune_tables
     from rheo.models.causal import eos_tokens
