@@ -11,6 +11,7 @@ from click.core import ParameterSource
 
 from rheo.cli.models import TEMPERATURE, model_options, tree_config, tree_options
 from rheo.cli.tuned import TUNED, tuned_configs
+from rheo.config import DEFAULT_METHOD
 from rheo.files import require_writable, write_text
 from rheo.methods import METHODS
 from verify.benchmark.plan import ABLATIONS, AR
@@ -26,7 +27,12 @@ from verify.benchmark.plan import ABLATIONS, AR
     show_default=True,
     help="humaneval, mt_bench, or a folder with a question.jsonl. May be given several times.",
 )
-@click.option("--methods", default="ar,topk,rrsw,rheo", show_default=True, help=f"Of {AR}, {', '.join(METHODS)}.")
+@click.option(
+    "--methods",
+    default=f"{AR},topk,rheo,{DEFAULT_METHOD}",
+    show_default=True,
+    help=f"Of {AR}, {', '.join(METHODS)}.",
+)
 @click.option("--temperature", type=TEMPERATURE, default=1.0, show_default=True)
 @click.option("--max-new-tokens", type=click.IntRange(1), default=48, show_default=True, help="Of a text.")
 @click.option(

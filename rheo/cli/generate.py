@@ -14,6 +14,7 @@ import click
 from rheo.cli.models import METHOD, TEMPERATURE, load, model_options, tree_config, tree_options
 from rheo.cli.options import Within
 from rheo.cli.tuned import TUNED, tuned_configs
+from rheo.config import DEFAULT_METHOD
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,7 +39,7 @@ class _Made:
 @click.command()
 @click.argument("prompt")
 @model_options
-@click.option("--method", type=METHOD, default="rheo", show_default=True)
+@click.option("--method", type=METHOD, default=DEFAULT_METHOD, show_default=True)
 @tree_options
 @TUNED
 @click.option("--refine", is_flag=True, help="Learn from round to round what slots are worth; a calibrated --method.")

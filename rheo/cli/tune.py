@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rheo.cli.models import METHOD, TEMPERATURE, Loaded, load, model_options, tree_config, tree_options
+from rheo.config import DEFAULT_METHOD
 from rheo.files import require_writable, write_text
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _TURN = 48  # tokens of a user's turn that the target makes up
     "methods",
     type=METHOD,
     multiple=True,
-    default=("rheo",),
+    default=(DEFAULT_METHOD,),
     show_default=True,
     help="Several times for more.",
 )

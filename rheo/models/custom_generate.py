@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from rheo.config import Config
+from rheo.config import DEFAULT_METHOD, Config
 from rheo.decoding import Sampler
 from rheo.methods import METHODS
 from rheo.models.drafters import Drafter, calibrated
@@ -30,7 +30,7 @@ _OUTPUTS = ("output_scores", "output_logits", "output_attentions", "output_hidde
 _ANYHOW = ("use_cache", "logits_to_keep")  # how a forward is computed; a tree has its own way
 
 
-def rheo_decoding(drafter: Drafter, config: Config | None = None, method: str = "rheo") -> Callable[..., Any]:
+def rheo_decoding(drafter: Drafter, config: Config | None = None, method: str = DEFAULT_METHOD) -> Callable[..., Any]:
     """What `generate` takes as custom_generate. drafter: made for the model that generates.
 
     config: of the trees, with the drafter's own calibration unless it names one; its temperature gives way to that of
