@@ -18,9 +18,6 @@ class ConfigError(ValueError):
         self.reason = reason
 
 
-# Of this one most tokens a round are expected (docs/search.md); the paper's is "rheo".
-DEFAULT_METHOD = "adaptive-transport"
-
 # The packed ranking key of a candidate (rheo/order.py) keeps this many bits for its position.
 POSITION_BITS = 20
 

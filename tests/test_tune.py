@@ -200,7 +200,7 @@ def test_generation_drafts_with_what_was_found_unless_told_otherwise(
     arguments = ("generate", words(3, 17, 9), *pair, "--slots", 4, "--support", 16, "--max-new-tokens", 12, "--json")
 
     def generated(*more: object) -> Any:
-        status, out, _ = rheo(*arguments, *more, "--show-tree")
+        status, out, _ = rheo(*arguments, "--method", "rheo", *more, "--show-tree")
         assert status == 0
         return {key: value for key, value in json.loads(out).items() if key not in ("seconds", "tokens_per_second")}
 
@@ -307,7 +307,7 @@ def test_a_file_for_something_else_is_refused_in_one_line(
     damage(record)
     path = tmp_path / "damaged.json"
     path.write_text(json.dumps(record))
-    status, out, err = rheo("generate", words(3), *pair, "--tuned", path)
+    status, out, err = rheo("generate", words(3), *pair, "--method", "rheo", "--tuned", path)
     assert (status, out) == (2, "")
     assert len(err.splitlines()) == 1
     assert str(path) in err

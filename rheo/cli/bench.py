@@ -11,7 +11,6 @@ from click.core import ParameterSource
 
 from rheo.cli.models import TEMPERATURE, model_options, tree_config, tree_options
 from rheo.cli.tuned import TUNED, tuned_configs
-from rheo.config import DEFAULT_METHOD
 from rheo.files import require_writable, write_text
 from rheo.methods import METHODS
 from verify.benchmark.plan import ABLATIONS, AR
@@ -29,7 +28,7 @@ from verify.benchmark.plan import ABLATIONS, AR
 )
 @click.option(
     "--methods",
-    default=f"{AR},topk,rheo,{DEFAULT_METHOD}",
+    default="ar,topk,rheo,adaptive-transport",
     show_default=True,
     help=f"Of {AR}, {', '.join(METHODS)}.",
 )

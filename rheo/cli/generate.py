@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rheo.cli.models import METHOD, TEMPERATURE, load, model_options, tree_config, tree_options
+from rheo.cli.models import DEFAULT_METHOD, METHOD, TEMPERATURE, load, model_options, tree_config, tree_options
 from rheo.cli.options import Within
 from rheo.cli.tuned import TUNED, tuned_configs
-from rheo.config import DEFAULT_METHOD
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,7 +38,7 @@ class _Made:
 @click.command()
 @click.argument("prompt")
 @model_options
-@click.option("--method", type=METHOD, default=DEFAULT_METHOD, show_default=True)
+@click.option("--method", type=METHOD, help=f"rheo is the paper's.{DEFAULT_METHOD}")
 @tree_options
 @TUNED
 @click.option("--refine", is_flag=True, help="Learn from round to round what slots are worth; a calibrated --method.")
@@ -68,7 +67,7 @@ def generate(
     draft: str,
     dtype: str,
     device: str,
-    method: str,
+    method: str | None,
     temperature: float,
     seed: int,
     show_tree: int | None,
@@ -83,18 +82,20 @@ def generate(
     """
     config = tree_config(temperature, options)
     names = {"target": target, "draft": draft, "dtype": dtype, "device": device}
-    config = tuned_configs(options["tuned"], names, (method,), config).get(method, config)
     text = _text(prompt)
     if "" in options["stop"]:
         raise click.UsageError("--stop must not be empty")
     from rich.console import Console
 
     from reports import console_generation
+    from rheo.models.drafters import default_method
     from rheo.models.smollm2 import ModelError
 
     console = Console(highlight=False)
     coloured = console.is_terminal and not as_json
     loaded = load(target, draft, dtype, device)
+    method = method or default_method(config, loaded.drafter)
+    config = tuned_configs(options["tuned"], names, (method,), config).get(method, config)
     made = _Made()
     interrupted = False
     started = time.perf_counter()

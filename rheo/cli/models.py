@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 DTYPES = ("float32", "bfloat16", "float16")
 TEMPERATURE = Within(0, 1 / LEAST_TEMPERATURE)
 METHOD = click.Choice(tuple(METHODS))
+DEFAULT_METHOD = "  [default: adaptive-transport where slots are calibrated, else rheo-transport]"
 TREE_OPTIONS = ("anchors", "slots", "beam", "depth", "budget", "support")
 
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rheo.cli.models import METHOD, TEMPERATURE, Loaded, load, model_options, tree_config, tree_options
-from rheo.config import DEFAULT_METHOD
+from rheo.cli.models import DEFAULT_METHOD, METHOD, TEMPERATURE, Loaded, load, model_options, tree_config, tree_options
 from rheo.files import require_writable, write_text
 
 if TYPE_CHECKING:
@@ -26,9 +25,7 @@ _TURN = 48  # tokens of a user's turn that the target makes up
     "methods",
     type=METHOD,
     multiple=True,
-    default=(DEFAULT_METHOD,),
-    show_default=True,
-    help="Several times for more.",
+    help=f"Several times for more.{DEFAULT_METHOD}",
 )
 @click.option("--temperature", type=TEMPERATURE, default=1.0, show_default=True)
 @click.option(
@@ -53,8 +50,9 @@ def tune(methods: tuple[str, ...], temperature: float, suite: str | None, output
     _require_formulas(methods)
     names = {key: options[key] for key in ("target", "draft", "dtype", "device")}
     loaded = load(*names.values())
-    from rheo.models.drafters import calibrated
+    from rheo.models.drafters import calibrated, default_method
 
+    methods = methods or (default_method(config, loaded.drafter),)
     config = calibrated(config, loaded.drafter)
     from reports.console_bench import work_bar
     from reports.console_tune import tune_tables

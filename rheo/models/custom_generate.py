@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from rheo.config import DEFAULT_METHOD, Config
+from rheo.config import Config
 from rheo.decoding import Sampler
 from rheo.methods import METHODS
-from rheo.models.drafters import Drafter, calibrated
+from rheo.models.drafters import Drafter, calibrated, default_method
 from rheo.models.generation import Limits, Stop, generate
 from rheo.models.path_processors import PathProcessor, path_processors
 from rheo.processors import Processor
@@ -30,10 +30,10 @@ _OUTPUTS = ("output_scores", "output_logits", "output_attentions", "output_hidde
 _ANYHOW = ("use_cache", "logits_to_keep")  # how a forward is computed; a tree has its own way
 
 
-def rheo_decoding(drafter: Drafter, config: Config | None = None, method: str = DEFAULT_METHOD) -> Callable[..., Any]:
+def rheo_decoding(drafter: Drafter, config: Config | None = None, method: str | None = None) -> Callable[..., Any]:
     """What `generate` takes as custom_generate. drafter: made for the model that generates.
 
-    config: of the trees, with the drafter's own calibration unless it names one; its temperature gives way to that of
+    method: by default that of `default_method`. config: of the trees, with the drafter's own calibration unless it names one; its temperature gives way to that of
     `generate`, 0 without do_sample. `generate` takes two arguments more: generator (a torch.Generator) or seed; without
     either the seeds come from torch's global generator.
     A row ends also at the model's context limit. ValueError by name for what trees cannot give: other modes than greedy
@@ -41,6 +41,7 @@ def rheo_decoding(drafter: Drafter, config: Config | None = None, method: str = 
     rows, several rows without a pad_token_id, padding elsewhere than on the left, and as `generate` and
     `path_processors` of this project; for an unknown method at once.
     """
+    method = method or default_method(config or Config(), drafter)
     if method not in METHODS:
         raise ValueError(f"no method {method}; there are {', '.join(METHODS)}")
     settings = calibrated(config or Config(), drafter)

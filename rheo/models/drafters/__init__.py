@@ -54,3 +54,9 @@ def calibrated(config: Config, drafter: Drafter) -> Config:
     """The configuration with a calibration: its own, else that which the drafter was loaded with, else the default."""
     own = getattr(drafter, "calibration", None)  # of those that `load_drafter` made from a folder that holds one
     return config if config.calibration else replace(config, calibration=own or Calibration())
+
+
+def default_method(config: Config, drafter: Drafter) -> str:
+    """The method of which most tokens a round are expected (docs/search.md); adaptive growth needs fitted curves."""
+    fitted = config.calibration or getattr(drafter, "calibration", None)
+    return "adaptive-transport" if fitted else "rheo-transport"
