@@ -33,8 +33,9 @@ _ANYHOW = ("use_cache", "logits_to_keep")  # how a forward is computed; a tree h
 def rheo_decoding(drafter: Drafter, config: Config | None = None, method: str | None = None) -> Callable[..., Any]:
     """What `generate` takes as custom_generate. drafter: made for the model that generates.
 
-    method: by default that of `default_method`. config: of the trees, with the drafter's own calibration unless it names one; its temperature gives way to that of
-    `generate`, 0 without do_sample. `generate` takes two arguments more: generator (a torch.Generator) or seed; without
+    config: of the trees, with the drafter's own calibration unless it names one; its temperature gives way to that of
+    `generate`, 0 without do_sample. method: by default that of `default_method`.
+    `generate` takes two arguments more: generator (a torch.Generator) or seed; without
     either the seeds come from torch's global generator.
     A row ends also at the model's context limit. ValueError by name for what trees cannot give: other modes than greedy
     search and sampling, scores, logits, attentions and hidden states, a cache of the caller's, a streamer with several
