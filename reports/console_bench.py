@@ -189,5 +189,6 @@ def _table(*heads: str, title: str) -> Table:
         title_justify="left",
     )
     for head in heads:
-        table.add_column(escape(head), justify="left" if head in ("suite", "method", "") else "right")
+        words = head in ("suite", "method", "")
+        table.add_column(escape(head), justify="left" if words else "right", no_wrap=head == "method")
     return table
