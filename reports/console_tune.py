@@ -43,8 +43,8 @@ def _choices(methods: dict[str, Any], settings: dict[str, Any]) -> Table:
     )
     rows = Table(box=SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False, title=escape(title))
     for head in heads:
-        name = head == "method"
-        rows.add_column(head, justify="left" if name else "right", no_wrap=name)
+        words = head == "method"
+        rows.add_column(head, justify="left" if words else "right", no_wrap=words)
     for name, found in methods.items():
         for row in (found["best"], *found["others"][:_RUNNERS_UP]):
             best = row is found["best"]
