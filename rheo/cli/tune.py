@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from rheo.config import Config
     from verify.benchmark.plan import Question
 
-_TURN = 48  # tokens of a user's turn that the target makes up
-
 
 @click.command()
 @model_options
@@ -30,8 +28,7 @@ _TURN = 48  # tokens of a user's turn that the target makes up
 @click.option("--temperature", type=TEMPERATURE, default=1.0, show_default=True)
 @click.option(
     "--suite",
-    help="humaneval, mt_bench, or a folder with a question.jsonl.  [default: questions that the target makes up, and "
-    "functions of Python's library]",
+    help="humaneval, mt_bench, or a folder with a question.jsonl.  [default: places in texts that the target makes up]",
 )
 @click.option("--limit", type=click.IntRange(1), default=8, show_default=True, help="Prompts.")
 @click.option("--contexts", type=click.IntRange(1), default=4, show_default=True, help="Round starts of a prompt.")
@@ -105,31 +102,14 @@ def _require_formulas(methods: tuple[str, ...]) -> None:
 
 
 def _questions(loaded: Loaded, suite: str | None, limit: int, config: Config) -> list[Question]:
-    """Of a suite, or none of any suite's: functions to complete, and turns that the target makes up as a user."""
+    """Of a suite, or none of any suite's: random places in texts that the target makes up."""
+    from verify.benchmark.plan import Question
+    from verify.calibrating.starts import made_up, round_starts
+
     if suite is not None:
         from rheo.cli.model_bench import suite_questions
 
         return list(suite_questions(suite, limit, loaded)[1])
-    from rheo.decoding import Sampler
-    from rheo.methods import METHODS
-    from rheo.models.causal import eos_tokens
-    from rheo.models.generation import Limits, generate
-    from rheo.models.prompts import chat_ids
-    from rheo.training.prompts import library_functions, opening_tokens, training_starts
-    from verify.benchmark.plan import Question
-
-    tokenizer: Any = loaded.tokenizer
-    opening = opening_tokens(tokenizer)
-    # What reads pairs cannot start with one token.
-    starts = [each for each in training_starts(tokenizer, limit, 0, library_functions()) if len(each.ids) > 1]
-    prompts = [start.ids for start in starts if start.asked]
-    begun = [start.ids for start in starts if not start.asked]
-    if begun:
-        turns = [list(ids[opening:]) for ids in begun]
-        sampler, limits = Sampler(config, METHODS["topk"]), Limits(_TURN, eos_tokens(loaded.model))
-        for done in generate(loaded.model, loaded.drafter, sampler, begun, range(len(begun)), limits):
-            for request, tokens in zip(done.requests, done.tokens, strict=True):
-                turns[request] += tokens
-        texts = [tokenizer.decode(turn, skip_special_tokens=True).strip() for turn in turns]
-        prompts += [chat_ids(tokenizer, text) for text in texts if text]
-    return [Question(str(number), tuple(prompt)) for number, prompt in enumerate(prompts)]
+    starts = made_up(loaded.tokenizer, limit, 0)
+    places = round_starts(loaded.model, loaded.tokenizer, starts, 1, float(config.temperature), 0)
+    return [Question(str(number), tuple(place)) for number, place in enumerate(places)]
