@@ -22,7 +22,8 @@ def report(run: Path | None, output: Path | None, explain: bool) -> None:
     if explain == (run is not None):
         raise click.UsageError("give either RUN.json or --explain")
     try:
-        from reports import page
+        from reports.page import explain as explained
+        from reports.page import render
         from reports.schema import RunError, load
     except ModuleNotFoundError as error:
         message = f"report: {error.name} is missing; pip install 'rheosampling[report]'"
@@ -32,7 +33,7 @@ def report(run: Path | None, output: Path | None, explain: bool) -> None:
 
         output = output or Path("explained.html")
         require_writable(output)
-        write_text(output, page.explain(explanation()))
+        write_text(output, explained(explanation()))
         click.echo(str(output))
         return
     output = output or run.with_suffix(".html")
@@ -40,7 +41,7 @@ def report(run: Path | None, output: Path | None, explain: bool) -> None:
         raise click.UsageError(f"--output: {output} is the run itself")
     require_writable(output)
     try:
-        drawn = page.render(load(run), run.name)
+        drawn = render(load(run), run.name)
     except RunError as error:
         raise click.ClickException(str(error)) from None
     write_text(output, drawn)
