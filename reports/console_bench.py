@@ -190,5 +190,5 @@ def _table(*heads: str, title: str) -> Table:
     )
     for head in heads:
         words = head in ("suite", "method", "")
-        table.add_column(escape(head), justify="left" if words else "right", no_wrap=head == "method")
+        table.add_column(escape(head), justify="left" if words else "right", overflow="fold")
     return table

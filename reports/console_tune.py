@@ -35,16 +35,16 @@ def _choices(methods: dict[str, Any], settings: dict[str, Any]) -> Table:
         "depth",
         "beam",
         "tau",
-        "tokens/s",
+        "tokens\n/s",
         "speed-\nup",
         "target\nms",
         "draft\nms",
-        "sampling\nms",
+        "samp-\nling\nms",
     )
     rows = Table(box=SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False, title=escape(title))
     for head in heads:
         words = head == "method"
-        rows.add_column(head, justify="left" if words else "right", no_wrap=words)
+        rows.add_column(head, justify="left" if words else "right", overflow="fold")
     for name, found in methods.items():
         for row in (found["best"], *found["others"][:_RUNNERS_UP]):
             best = row is found["best"]

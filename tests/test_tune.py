@@ -167,8 +167,9 @@ def result(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_fastest_choice_is_written_and_shown_and_taken_up(
-    rheo: Rheo, folder: Path, pair: tuple[object, ...], tmp_path: Path
+    rheo: Rheo, folder: Path, pair: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "120")  # names are broken into lines where there is less room
     path = tmp_path / "tuned.json"
     methods = ("--method", "rheo-transport", "--method", "topk")
     status, out, err = rheo("tune", *pair, "--suite", folder, *TREE, *OTHERS, *methods, "--output", path)
