@@ -121,3 +121,4 @@ def _require_integer(key: str, value: object, least: int) -> None:
 
 _MEASURED = ("calibration", "acceptance")
 CONFIG_KEYS = tuple(each.name for each in fields(Config) if each.name not in _MEASURED)  # single numbers
+TREE_KEYS = tuple(key for key in CONFIG_KEYS if key != "temperature")

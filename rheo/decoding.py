@@ -54,9 +54,13 @@ def play_round(sampler: Sampler, pair: Pair, uniforms: Uniforms) -> tuple[Tree, 
     growth = sampler.method.growth
     read = uniforms.growth if isinstance(growth, TreeGrowth) else uniforms.probe
     tree = grow(pair.draft, read, sampler.config, growth)
+    return tree, verify(tree, pair.target(tree), uniforms, processing(sampler), sampler.method.rule)
+
+
+def processing(sampler: Sampler) -> Processor:
+    """What makes p of the target's raw logits: the temperature, then the sampler's own processor."""
     further = (sampler.process,) if sampler.process else ()
-    process = chain(temperature(sampler.config.temperature), *further)
-    return tree, verify(tree, pair.target(tree), uniforms, process, sampler.method.rule)
+    return chain(temperature(sampler.config.temperature), *further)
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,10 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from rheo.config import Config
-from rheo.decoding import Pair, Sampler
+from rheo.decoding import Pair, Sampler, processing
 from rheo.distributions import softmax
 from rheo.growths import GROWTHS, rheo
 from rheo.growths.calibrated import scored, worth
-from rheo.processors import chain, temperature
 from rheo.slots import SlotPlan
 from rheo.tree import Frontier, Path, Tree
 from rheo.truncation import Draft, widened
@@ -83,10 +82,8 @@ def passed(sampler: Sampler, tree: Tree, path: Path, predicted: Tensor, counted:
     there = ((rows >= 0) & (expansion >= 0)).unsqueeze(-1)
     request = torch.arange(len(rows), device=rows.device).unsqueeze(-1)
     where = expansion.clamp(min=0)
-    further = (sampler.process,) if sampler.process else ()
-    process = chain(temperature(sampler.config.temperature), *further)
     seen = widened(logits[request, rows.clamp(min=0)])
-    weights = softmax(process(seen.flatten(0, 1))).view(seen.shape)
+    weights = softmax(processing(sampler)(seen.flatten(0, 1))).view(seen.shape)
     p = weights.gather(-1, tree.support[request, where]).double()
     law, m = tree.tail_law[request, where], tree.anchors
     wanted = p[..., m : m + law.shape[-1]]

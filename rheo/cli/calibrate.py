@@ -107,24 +107,14 @@ def calibrate(
 
 def _starts(loaded: Loaded, suites: tuple[str, ...], limit: int, seed: int) -> list[Start]:
     """Where texts begin; a click error for a suite that cannot be read."""
-    from rheo.models.prompts import PromptError, chat_ids, load_suite
-    from rheo.models.smollm2 import ModelError
+    from rheo.cli.model_bench import suite_questions
     from rheo.training.prompts import Start
     from verify.calibrating.starts import made_up
 
     if not suites:
         return made_up(loaded.tokenizer, limit, seed)
-    try:
-        chosen = [prompt for suite in suites for prompt in _spread(load_suite(suite), limit)]
-    except (PromptError, ModelError) as error:
-        raise click.ClickException(str(error)) from None
-    return [Start(chat_ids(loaded.tokenizer, prompt.turns[0]), asked=True) for prompt in chosen]
-
-
-def _spread(prompts: list[Any], limit: int) -> list[Any]:
-    """At most `limit` of them, evenly spread."""
-    count = min(limit, len(prompts))
-    return [prompts[i * len(prompts) // count] for i in range(count)]
+    questions = [question for suite in suites for question in suite_questions(suite, limit, loaded)[1]]
+    return [Start(list(question.tokens), asked=True) for question in questions]
 
 
 def _observed(

@@ -14,7 +14,7 @@ import click
 from reference.methods import METHODS  # rheo.methods has the same, and waits for torch
 from rheo import calibration
 from rheo.cli.options import Within
-from rheo.config import LEAST_TEMPERATURE, Config, ConfigError
+from rheo.config import LEAST_TEMPERATURE, TREE_KEYS, Config, ConfigError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -25,7 +25,6 @@ DTYPES = ("float32", "bfloat16", "float16")
 TEMPERATURE = Within(0, 1 / LEAST_TEMPERATURE)
 METHOD = click.Choice(tuple(METHODS))
 DEFAULT_METHOD = "  [default: adaptive-transport where slots are calibrated, else rheo-transport]"
-TREE_OPTIONS = ("anchors", "slots", "beam", "depth", "budget", "support")
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ def tree_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def shape_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """--anchors, --slots, --beam, --depth, --budget, --support: the paper's values unless given."""
-    for key in reversed(TREE_OPTIONS):
+    for key in reversed(TREE_KEYS):
         default = getattr(Config, key)
         command = click.option(f"--{key}", type=int, default=default, show_default=True)(command)
     return command
@@ -85,7 +84,7 @@ def tree_config(temperature: float, settings: dict[str, Any]) -> Config:
     given: Path | None = settings["calibration"]
     try:
         known = None if given is None else calibration.read(given)
-        return Config(temperature=temperature, calibration=known, **{key: settings[key] for key in TREE_OPTIONS})
+        return Config(temperature=temperature, calibration=known, **{key: settings[key] for key in TREE_KEYS})
     except ConfigError as error:
         raise click.UsageError(f"--{error.key}: {error.reason}") from None
     except ValueError as error:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rheo.cli.models import DEFAULT_METHOD, METHOD, TEMPERATURE, Loaded, load, model_options, tree_config, tree_options
+from rheo.config import TREE_KEYS
 from rheo.files import require_writable, write_text
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def tune(methods: tuple[str, ...], temperature: float, suite: str | None, output
         "suite": suite,
         "limit": len(questions),
         "contexts": options["contexts"],
-        "config": {key: options[key] for key in ("anchors", "slots", "beam", "depth", "budget", "support")},
+        "config": {key: options[key] for key in TREE_KEYS},
         "calibration": str(config.calibration),
     }
     head = {"settings": settings, "versions": versions(), "machine": machine(models.target.device)}

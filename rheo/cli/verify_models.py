@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reference.methods import PAPER
-from rheo.cli.models import METHOD, TEMPERATURE, TREE_OPTIONS, Loaded, load, model_options, tree_config, tree_options
+from rheo.cli.models import METHOD, TEMPERATURE, Loaded, load, model_options, tree_config, tree_options
+from rheo.config import TREE_KEYS
 from rheo.files import require_writable, write_text
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 # The options that are for nothing else, by their parameters' names.
 OPTIONS = (
-    "target", "draft", "dtype", "device", *TREE_OPTIONS, "calibration", "methods", "suite", "prompts", "tokens",
+    "target", "draft", "dtype", "device", *TREE_KEYS, "calibration", "methods", "suite", "prompts", "tokens",
     "temperature", "max_new_tokens", "batch",
 )  # fmt: skip
 SHARED = ("alpha", "beta", "seed", "checkpoint")  # with --sampler
@@ -89,7 +90,7 @@ def models_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def request_from(asked: dict[str, Any]) -> Request:
     """The request; a click.UsageError where options contradict each other."""
-    shape = {key: asked.pop(key) for key in (*TREE_OPTIONS, "calibration")}
+    shape = {key: asked.pop(key) for key in (*TREE_KEYS, "calibration")}
     temperature = asked.pop("temperature")
     if temperature == 0:
         raise click.UsageError("--temperature 0 leaves nothing to test; greedy decoding is compared in every run")

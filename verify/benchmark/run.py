@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rheo.config import TREE_KEYS, Config
 from verify.benchmark.contexts import compare
 from verify.benchmark.floor import numeric_floor
 from verify.benchmark.plan import Plan, Unit, units
@@ -17,7 +18,6 @@ from verify.benchmark.summary import summary
 from verify.benchmark.texts import Models, Record, text
 
 _WARM_UP = 8  # tokens
-_TREE = ("anchors", "slots", "beam", "depth", "budget", "support")
 # What a result depends on beside its key; the machine, since a speed-up compares times.
 _SAME = ("target", "draft", "dtype", "device", "max_new_tokens", "config", "tuned", "calibration")
 _SAME_MACHINE = ("processor", "cores", "threads", "gpu")
@@ -73,7 +73,6 @@ def _checked(unit: Unit, work: Any) -> Record:
 
 def settings(plan: Plan, names: Mapping[str, Any]) -> Record:
     """What was asked for. names: target, draft, dtype, device, limit."""
-    config = {key: getattr(plan.config, key) for key in _TREE}
     return {
         **names,
         "suites": list(plan.suites),
@@ -83,12 +82,14 @@ def settings(plan: Plan, names: Mapping[str, Any]) -> Record:
         "seeds": plan.seeds,
         "contexts": plan.contexts,
         "ablations": list(plan.ablations),
-        "config": config,
+        "config": _tree(plan.config),
         "calibration": str(plan.config.calibration),
-        **(
-            {"tuned": {name: {k: getattr(c, k) for k in _TREE} for name, c in plan.tuned.items()}} if plan.tuned else {}
-        ),
+        **({"tuned": {name: _tree(config) for name, config in plan.tuned.items()}} if plan.tuned else {}),
     }
+
+
+def _tree(config: Config) -> Record:
+    return {key: getattr(config, key) for key in TREE_KEYS}
 
 
 def document(plan: Plan, head: Record, records: Mapping[str, Record], seconds: float, complete: bool) -> Record:

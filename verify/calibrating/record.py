@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from rheo.calibration import Calibration, Curve
+from rheo.config import TREE_KEYS
 from verify.calibrating.observed import Observed
 from verify.calibrating.run import METHOD, Plan, Progress, Seen
-
-TREE = ("anchors", "slots", "beam", "depth", "budget", "support")
 
 
 class SeenError(ValueError):
@@ -26,7 +25,7 @@ class SeenError(ValueError):
 
 def settings(plan: Plan, names: Mapping[str, Any]) -> dict[str, Any]:
     """What was asked for. names: of the models and where texts begin."""
-    config = {key: getattr(plan.config, key) for key in TREE}
+    config = {key: getattr(plan.config, key) for key in TREE_KEYS}
     asked = {"texts": len(plan.starts), "each": plan.each, "seed": plan.seed}
     return {**names, "method": METHOD, "config": config, **asked}
 

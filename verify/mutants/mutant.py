@@ -9,9 +9,8 @@ from typing import Any
 from torch import Tensor
 
 from rheo.config import Config
-from rheo.decoding import Pair, Sampler, play_round
+from rheo.decoding import Pair, Sampler, play_round, processing
 from rheo.methods import METHODS
-from rheo.processors import chain, temperature
 from rheo.rules import Rule, TreeRule
 from rheo.tree import Frontier, Path, Tree
 from rheo.uniforms import Uniforms, draw_uniforms
@@ -87,6 +86,4 @@ def with_rule(rule: Rule | TreeRule) -> PlayRound:
 
 def verified(sampler: Sampler, tree: Tree, logits: Tensor, uniforms: Uniforms) -> Path:
     """The second half of a round: a tree verified against target rows [N, R + 1, V]."""
-    further = (sampler.process,) if sampler.process else ()
-    process = chain(temperature(sampler.config.temperature), *further)
-    return verify(tree, logits, uniforms, process, sampler.method.rule)
+    return verify(tree, logits, uniforms, processing(sampler), sampler.method.rule)
