@@ -21,9 +21,10 @@ from rheo.models.prompts import Prompt
 from rheo.models.smollm2 import ModelError
 from rheo.training.batches import epoch, read
 from rheo.training.decoding import Turns, sample_texts
-from rheo.training.fit import FitPlan, Progress, Teacher, fit
+from rheo.training.fit import FitPlan, Progress, Teacher, fit, losses_of
+from rheo.training.loss import rejection_loss
 from rheo.training.measure import agreement
-from rheo.training.start import embedding_pair, feature_scale, new_head, vocabulary
+from rheo.training.start import embedding_pair, feature_scale, new_head, tokens_seen, vocabulary
 from rheo.training.text import Shard, save_shard, shard_path
 from tests.tiny_models import SIZES, VOCAB, tiny_target
 
@@ -65,7 +66,7 @@ def write_shard(target: Any, path: Path, seed: int) -> Path:
 
 
 def fresh(target: Any, paths: list[Path]) -> tuple[Eagle3Head, Teacher]:
-    known, _ = vocabulary(paths, 30, VOCAB)
+    known = vocabulary(tokens_seen(paths), 30, VOCAB)
     embeddings, matrix = (part.weight.detach() for part in embedding_pair(target))
     scale = feature_scale(paths[0])
     heads = SIZES["num_attention_heads"]
@@ -85,6 +86,46 @@ def test_a_head_learns_what_texts_it_has_not_seen_need(target: Any, paths: list[
     fit(head, teacher, paths[:1], replace(PLAN, epochs=8), tmp_path / "fit.pt", half=False, report=lambda _: None)
     after = overlap(target, head, paths[1])
     assert after > before + 0.04, (before, after)
+
+
+def test_what_is_learned_is_the_head_that_is_saved(target: Any, paths: list[Path], tmp_path: Path) -> None:
+    """Features are scaled while a head learns: neither the law learned nor the head in the end may show it."""
+    head, teacher = fresh(target, paths)
+    uneven = teacher.scale * torch.logspace(-2, 2, len(teacher.scale))[torch.randperm(len(teacher.scale))]
+    before = {name: weight.clone() for name, weight in head.state_dict().items()}
+    plan = replace(PLAN, epochs=1, rate=1e-9, alone=1.0)
+    texts = next(iter(read(epoch(paths, plan.batch, plan.seed, 0), 0)))
+    _, wanted = losses_of(head, teacher, texts, plan, 1, half=False, generator=torch.Generator())
+    shown: list[Progress] = []
+    fit(head, replace(teacher, scale=uneven), paths, plan, tmp_path / "fit.pt", half=False, report=shown.append)
+    assert shown[0].overlaps[0] == pytest.approx(float(wanted[0]), abs=1e-5)
+    for name, weight in head.state_dict().items():
+        assert torch.allclose(weight, before[name], rtol=1e-5, atol=1e-7), name
+
+
+@pytest.mark.parametrize("rows", [3, 300])
+def test_the_loss_and_its_gradient_are_those_of_the_plain_formula(rows: int) -> None:
+    generator = torch.Generator().manual_seed(rows)
+    states, output, p_states, p_output = (
+        torch.randn(size, 5, generator=generator, dtype=torch.float64) for size in (rows, 11, rows, 11)
+    )
+
+    def plain(states: torch.Tensor, output: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        p, log_q = (p_states @ p_output.T).softmax(-1), (states @ output.T).log_softmax(-1)
+        overlap = torch.minimum(p, log_q.exp()).sum(-1).mean()
+        return 0.7 * (1 - overlap) - (p * log_q).sum(-1).mean(), overlap
+
+    def ours(states: torch.Tensor, output: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return rejection_loss(states, output, p_states, p_output, 0.7, half=False)
+
+    found = []
+    for loss_of in (plain, ours):
+        learned = states.clone().requires_grad_(), output.clone().requires_grad_()
+        loss, overlap = loss_of(*learned)
+        (3 * loss).backward()  # type: ignore[no-untyped-call]
+        found.append((loss, overlap, *(each.grad for each in learned)))
+    for wanted, value in zip(*found, strict=True):
+        assert torch.allclose(wanted, value, rtol=1e-12, atol=1e-14)
 
 
 def test_a_fit_that_was_stopped_ends_as_one_left_alone(target: Any, paths: list[Path], tmp_path: Path) -> None:
@@ -108,11 +149,13 @@ def test_a_fit_that_was_stopped_ends_as_one_left_alone(target: Any, paths: list[
 def test_a_checkpoint_of_another_plan_is_refused(target: Any, paths: list[Path], tmp_path: Path) -> None:
     head, teacher = fresh(target, paths)
     fit(head, teacher, paths[:1], PLAN, tmp_path / "fit.pt", half=False, report=lambda _: None)
-    with pytest.raises(ModelError, match="of another plan"):
-        fit(head, teacher, paths, PLAN, tmp_path / "fit.pt", half=False, report=lambda _: None)
+    learned, start = head, fresh(target, paths)[0]
+    for begun, read_too in ((start, paths), (learned, paths[:1])):
+        with pytest.raises(ModelError, match="of another plan, head or text"):
+            fit(begun, teacher, read_too, PLAN, tmp_path / "fit.pt", half=False, report=lambda _: None)
     (tmp_path / "fit.pt").write_bytes(b"no checkpoint")
     with pytest.raises(ModelError, match="damaged"):
-        fit(head, teacher, paths[:1], PLAN, tmp_path / "fit.pt", half=False, report=lambda _: None)
+        fit(start, teacher, paths[:1], PLAN, tmp_path / "fit.pt", half=False, report=lambda _: None)
 
 
 def test_every_text_is_read_once_an_epoch(paths: list[Path]) -> None:
@@ -154,3 +197,16 @@ def test_the_command_ends_with_a_head_that_loads_and_its_record(
     assert len(record["held_out"]["humaneval"]["overlap"]) == 8
     again = CliRunner().invoke(command.train_head, [*where, *sizes, "--dtype", "float32"], catch_exceptions=False)
     assert again.output == result.output  # nothing is sampled or fitted twice
+
+    further = ["--output", str(tmp_path / "further"), "--work", str(tmp_path / "more"), "--target", str(folder)]
+    keep = [option for i, option in enumerate(sizes) if "--vocab" not in sizes[max(0, i - 1) : i + 1]]
+    begin = ["--start", str(tmp_path / "head"), "--dtype", "float32", "--rate", "1e-9"]
+    result = CliRunner().invoke(command.train_head, [*further, *keep, *begin], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    longer = load_head(str(tmp_path / "further"))
+    assert all(torch.allclose(value, longer.state_dict()[name]) for name, value in head.state_dict().items())
+    written = [json.loads((tmp_path / name / "record.json").read_text()) for name in ("head", "further")]
+    assert written[1]["start"] == written[0]
+    refused = CliRunner().invoke(command.train_head, [*further, *sizes, *begin])
+    assert refused.exit_code == 1
+    assert "--vocab: decided by the head of --start" in refused.output

@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 @click.option("--tokens", type=click.IntRange(1), default=2_000_000, show_default=True, help="To sample, at least.")
 @click.option("--length", type=click.IntRange(2), default=384, show_default=True, help="Of a text, beyond its start.")
 @click.option("--texts", type=click.IntRange(1), default=384, show_default=True, help="Sampled per shard of text.")
-@click.option("--vocab", type=click.IntRange(2), default=16_384, show_default=True, help="Tokens the head knows.")
+@click.option(
+    "--start", help="A head to train further, its sizes and vocabulary kept: smollm2, a folder or a hub name."
+)
+@click.option("--vocab", type=click.IntRange(2), help="Tokens the head knows.  [default: 16384]")
 @click.option("--inner", type=click.IntRange(1), help="Width of the head's MLP.  [default: the target's]")
 @click.option("--kv-heads", type=click.IntRange(1), help="For keys and values.  [default: as for queries]")
 @click.option("--steps", type=click.IntRange(1), default=3, show_default=True, help="Self-conditioned steps.")
@@ -76,15 +79,16 @@ def _train(target: str, output: Path, work: Path, dtype: str, device: str, setti
     import torch
 
     from rheo.models.drafters.eagle3 import feature_layers
+    from rheo.models.drafters.loading import head_source
     from rheo.models.prompts import load_suite
     from rheo.models.smollm2 import ModelError, load_target
+    from rheo.training import start
     from rheo.training.decoding import use_grouped_attention
-    from rheo.training.export import parameters, save_head
+    from rheo.training.export import parameters, record_of, save_head
     from rheo.training.fit import FitPlan, Teacher, fit
     from rheo.training.held_out import held_out
     from rheo.training.measure import agreement
     from rheo.training.prompts import library_functions, opening_tokens, turns_of, word_runs
-    from rheo.training.start import embedding_pair, feature_scale, new_head, vocabulary
     from rheo.training.text import TextPlan, sample_shard, save_shard, shard_path, tally_of
 
     measured = {name: load_suite(name) for name in ("humaneval", "mt_bench")}
@@ -93,6 +97,11 @@ def _train(target: str, output: Path, work: Path, dtype: str, device: str, setti
     model, tokenizer = load_target(target, getattr(torch, dtype), device)
     use_grouped_attention(model)
     config = model.config.get_text_config()
+    sized = [f"--{name}".replace("_", "-") for name in ("vocab", "inner", "kv_heads") if settings[name]]
+    if settings["start"] and sized:
+        raise ModelError(f"{sized[0]}: decided by the head of --start")
+    source = head_source(settings["start"]) if settings["start"] else None
+    earlier = start.head_to_go_on(source, model) if source else None
     queries = config.num_attention_heads
     if queries % (keys := settings["kv_heads"] or queries):
         raise ModelError(f"--kv-heads: {keys} does not divide the target's {queries} heads")
@@ -114,11 +123,18 @@ def _train(target: str, output: Path, work: Path, dtype: str, device: str, setti
             made, dropped, spent = made + tally.sampled, dropped + tally.dropped, spent + tally.seconds
             bar.update(task, completed=made)
         model, _ = load_target(target, torch.float32, device)
-        known, covered = vocabulary(paths, min(settings["vocab"], config.vocab_size), config.vocab_size)
-        scale = feature_scale(paths[0])
-        inner = settings["inner"] or config.intermediate_size
-        head = new_head(model, known, inner, (queries, keys), scale, settings["seed"]).to(device)
-        embeddings, matrix = (weights.weight.detach() for weights in embedding_pair(model))
+        scale = start.feature_scale(paths[0])
+        seen = start.tokens_seen(paths)
+        if earlier is None:
+            known = start.vocabulary(
+                seen, min(settings["vocab"] or start.VOCABULARY, config.vocab_size), config.vocab_size
+            )
+            inner = settings["inner"] or config.intermediate_size
+            head = start.new_head(model, known, inner, (queries, keys), scale, settings["seed"])
+        else:
+            head, known = earlier, start.known_of(earlier)
+        head.to(device)
+        embeddings, matrix = (weights.weight.detach() for weights in start.embedding_pair(model))
         kind = getattr(torch, dtype)
         teacher = Teacher(embeddings, matrix[torch.tensor(known, device=device)].to(kind), scale.to(device))
         keys_of_plan = ("epochs", "batch", "steps", "alone", "rate", "weight_decay", "overlap", "share")
@@ -143,7 +159,8 @@ def _train(target: str, output: Path, work: Path, dtype: str, device: str, setti
     record = {
         "target": target,
         "settings": settings | {"dtype": dtype, "device": device},
-        "text": {"shards": len(paths), "tokens": made, "dropped": dropped, "covered": covered},
+        "start": record_of(source) if source else None,
+        "text": {"shards": len(paths), "tokens": made, "dropped": dropped, "covered": start.share_of(seen, known)},
         "parameters": parameters(head),
         "held_out": found,
         "seconds": {"text": spent, "fit": fitted, "measure": time.monotonic() - measuring},

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from rheo.files import write_text
+from rheo.models.drafters.eagle3_files import checkpoint_file
 from rheo.models.drafters.eagle3_head import Eagle3Head
 
 
@@ -50,3 +51,12 @@ def save_head(folder: Path, head: Eagle3Head, record: dict[str, Any]) -> None:
 def parameters(head: torch.nn.Module) -> int:
     """How many numbers were trained or may be."""
     return sum(weight.numel() for weight in head.parameters())
+
+
+def record_of(source: str) -> dict[str, Any] | str:
+    """The record that lies beside a head, or its name where none does."""
+    path = checkpoint_file(source, "record.json")
+    if path is None:
+        return source
+    record: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return record

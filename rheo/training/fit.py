@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import torch
 from torch import Tensor
@@ -20,6 +21,7 @@ from torch import Tensor
 from rheo.models.drafters.eagle3_head import Eagle3Head
 from rheo.models.smollm2 import ModelError
 from rheo.training.batches import epoch, read
+from rheo.training.loss import rejection_loss
 from rheo.training.unrolled import Texts, unrolled
 
 _OUTPUT = 0.05  # rate of the output matrix, relative to that of the other matrices
@@ -85,14 +87,14 @@ def fit(
     """Train the head in place on the shards, going on from the checkpoint if there is one; the seconds of all runs.
 
     half: whether products are taken in bfloat16. An interrupt ends it behind a step, with the checkpoint saved.
-    ModelError for a checkpoint of another plan, other shards, or that cannot be read.
+    ModelError for a checkpoint of another plan, other shards, another head to begin with, or that cannot be read.
     """
     device = head.fc.weight.device
+    identity = {**asdict(plan), "shards": [path.name for path in paths], "start": _digest(head)}
     with torch.no_grad():
         head.fc.weight *= teacher.scale
     optimisers = _optimisers(head, plan)
     batches = [batch for number in range(plan.epochs) for batch in epoch(paths, plan.batch, plan.seed, number)]
-    identity = {**asdict(plan), "shards": [path.name for path in paths]}
     done, before = _resume(checkpoint, head, optimisers, identity)
     started = time.monotonic()
 
@@ -110,7 +112,7 @@ def fit(
             # Of every step its own, so that a resumed run is the same.
             generator.manual_seed(plan.seed * 1_000_003 + done)
             with torch.autocast(device.type, torch.bfloat16, enabled=half):
-                losses, overlaps = losses_of(head, teacher, _moved(texts, teacher.scale), plan, steps, generator)
+                losses, overlaps = losses_of(head, teacher, _moved(texts, teacher.scale), plan, steps, half, generator)
             weights = _DECAY ** torch.arange(steps, device=device)
             loss = torch.stack(losses) @ weights / weights.sum()
             loss.backward()  # type: ignore[no-untyped-call]
@@ -131,7 +133,7 @@ def fit(
 
 
 def losses_of(
-    head: Eagle3Head, teacher: Teacher, texts: Texts, plan: FitPlan, steps: int, generator: torch.Generator
+    head: Eagle3Head, teacher: Teacher, texts: Texts, plan: FitPlan, steps: int, half: bool, generator: torch.Generator
 ) -> tuple[list[Tensor], list[Tensor]]:
     """By step: the mean loss, and the mean overlap with p on the head's vocabulary, at the positions learned."""
     losses, overlaps = [], []
@@ -140,15 +142,11 @@ def losses_of(
         if offset > 1:
             drawn = torch.rand(chosen.shape, generator=generator, device=chosen.device)
             chosen = chosen & (drawn < plan.share)
-        q_logits = head.lm_head(head.norm(state[chosen]))
-        with torch.no_grad():
-            p_logits = texts.states[:, offset:][chosen].to(teacher.output.dtype) @ teacher.output.T
-            p = p_logits.float().softmax(-1)
-        log_q = q_logits.float().log_softmax(-1)
-        overlap = torch.minimum(p, log_q.exp()).sum(-1).mean()
-        cross_entropy = -(p * log_q).sum(-1).mean()
-        losses.append(cross_entropy + plan.overlap * (1 - overlap))
-        overlaps.append(overlap.detach())
+        states = head.norm(state[chosen])
+        p_states = texts.states[:, offset:][chosen]
+        loss, overlap = rejection_loss(states, head.lm_head.weight, p_states, teacher.output, plan.overlap, half)
+        losses.append(loss)
+        overlaps.append(overlap)
     return losses, overlaps
 
 
@@ -173,7 +171,7 @@ def _optimisers(head: Eagle3Head, plan: FitPlan) -> tuple[torch.optim.Optimizer,
         adjust_lr_fn="match_rms_adamw",
     )
     slow = [{"params": norms, "share": _NORMS}, {"params": [output], "share": _OUTPUT}]
-    return muon, torch.optim.AdamW(slow, lr=plan.rate, betas=(0.9, 0.95), weight_decay=0.0)
+    return muon, torch.optim.AdamW(slow, lr=plan.rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
 
 
 def _moved(texts: Texts, scale: Tensor) -> Texts:
@@ -185,6 +183,11 @@ def _moved(texts: Texts, scale: Tensor) -> Texts:
         features=texts.features.to(device).float() / scale,
         states=texts.states.to(device),
     )
+
+
+def _digest(head: Eagle3Head) -> int:
+    """Tells heads apart by their values."""
+    return crc32(b"".join(weight.detach().cpu().numpy().tobytes() for weight in head.state_dict().values()))
 
 
 def _save(
@@ -212,7 +215,7 @@ def _resume(
     except Exception as error:  # whatever a damaged file makes of it
         raise ModelError(f"{path}: damaged; remove it to start the fit anew") from error
     if saved["plan"] != identity:
-        raise ModelError(f"{path}: of another plan or other text; remove it to start the fit anew")
+        raise ModelError(f"{path}: of another plan, head or text; remove it to start the fit anew")
     head.load_state_dict(saved["head"])
     for optimiser, state in zip(optimisers, saved["optimisers"], strict=True):
         optimiser.load_state_dict(state)

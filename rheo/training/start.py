@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from rheo.models.drafters.eagle3 import require_pair
+from rheo.models.drafters.eagle3_files import load_head
 from rheo.models.drafters.eagle3_head import Eagle3Head, HeadShape
 from rheo.models.smollm2 import ModelError
 from rheo.training.text import read_one
@@ -16,20 +18,27 @@ from rheo.training.text import read_one
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+VOCABULARY = 16_384
 _LOOKED_AT = 20_000  # tokens of a shard
 _UNSURE = 0.25
 
 
-def vocabulary(paths: list[Path], size: int, vocab: int) -> tuple[list[int], float]:
-    """The `size` tokens seen most often in the shards, ascending, and the share of all tokens that they cover.
-
-    Lower ids come first among equals. vocab: how many tokens the target has.
-    """
+def tokens_seen(paths: list[Path]) -> Counter[int]:
+    """How often each token stands in the shards."""
     seen: Counter[int] = Counter()
     for path in paths:
         seen.update(read_one(path, "tokens").tolist())
-    ranked = sorted(range(vocab), key=lambda token: (-seen[token], token))[:size]
-    return sorted(ranked), sum(seen[token] for token in ranked) / max(1, seen.total())
+    return seen
+
+
+def vocabulary(seen: Counter[int], size: int, vocab: int) -> list[int]:
+    """The `size` tokens seen most often, ascending; lower ids come first among equals. vocab: those of the target."""
+    return sorted(sorted(range(vocab), key=lambda token: (-seen[token], token))[:size])
+
+
+def share_of(seen: Counter[int], known: list[int]) -> float:
+    """Of all that was seen, what a vocabulary covers."""
+    return sum(seen[token] for token in known) / max(1, seen.total())
 
 
 def embedding_pair(model: PreTrainedModel) -> tuple[nn.Linear, nn.Linear]:
@@ -87,3 +96,19 @@ def new_head(
         head.d2t.copy_(tokens - torch.arange(len(known)))
         head.t2d[tokens] = True
     return head
+
+
+def head_to_go_on(source: str, model: PreTrainedModel) -> Eagle3Head:
+    """A trained head of this target, its numbers in float32 and free to learn; ModelError if there is none."""
+    head = load_head(source)
+    require_pair(head, model)
+    if head.embed_tokens is not None:
+        raise ModelError(f"{source}: brings embeddings of its own; only a head that reads the target's can be trained")
+    return head.requires_grad_()
+
+
+def known_of(head: Eagle3Head) -> list[int]:
+    """A head's vocabulary, as the target's ids."""
+    tokens = torch.arange(head.shape.draft_vocab)
+    known: list[int] = (tokens if head.shape.draft_vocab == head.shape.vocab else tokens + head.d2t).tolist()
+    return known

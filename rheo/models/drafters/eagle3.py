@@ -36,29 +36,35 @@ def feature_layers(target: PreTrainedModel) -> tuple[int, ...]:
     return 2, count // 2, count - 3
 
 
+def require_pair(head: Eagle3Head, target: PreTrainedModel) -> None:
+    """ModelError where the two do not fit: sizes, vocabulary, or a target with fewer layers than features need."""
+    config, shape = target.config.get_text_config(), head.shape
+    own: Any = target.get_input_embeddings() if head.embed_tokens is None else head.embed_tokens
+    for name, needed, given in (
+        ("features", shape.features // 3, config.hidden_size),
+        ("embeddings", shape.hidden, own.weight.shape[1]),
+        ("a vocabulary", shape.vocab, config.vocab_size),
+    ):
+        if needed != given:
+            raise ModelError(f"the EAGLE-3 head needs {name} of size {needed}, the target has {given}")
+    if len(set(feature_layers(target))) < 3:
+        count = config.num_hidden_layers
+        raise ModelError(f"EAGLE-3 reads layers 2, L // 2 and L - 3: a target of {count} layers is too shallow")
+
+
 class Eagle3:
     """A head, and the target whose features and embeddings it reads. calibration: what its slots are worth, if known.
 
-    ModelError where the two do not fit: sizes, vocabulary, or a target of fewer layers than the features come from.
+    ModelError as `require_pair`.
     """
 
     def __init__(self, head: Eagle3Head, target: PreTrainedModel, calibration: AnyCalibration | None = None) -> None:
-        config, shape = target.config.get_text_config(), head.shape
-        count = config.num_hidden_layers
         self.head = head.to(target.device)
         self.calibration = calibration
         self.layers = feature_layers(target)
         own: Any = target.get_input_embeddings() if head.embed_tokens is None else head.embed_tokens
         self.embeddings: Tensor = own.weight.to(head.fc.weight.dtype)
-        for name, needed, given in (
-            ("features", shape.features // 3, config.hidden_size),
-            ("embeddings", shape.hidden, self.embeddings.shape[1]),
-            ("a vocabulary", shape.vocab, config.vocab_size),
-        ):
-            if needed != given:
-                raise ModelError(f"the EAGLE-3 head needs {name} of size {needed}, the target has {given}")
-        if len(set(self.layers)) < 3:
-            raise ModelError(f"EAGLE-3 reads layers 2, L // 2 and L - 3: a target of {count} layers is too shallow")
+        require_pair(head, target)
 
     def start(self, contexts: Tensor, lengths: Tensor, features: Tensor) -> Eagle3Drafting:
         """Every token but the first is pending, with the feature before it. ValueError for a context of one token."""

@@ -35,7 +35,7 @@ def load_drafter(name: str, target: PreTrainedModel, dtype: torch.dtype = torch.
         if not count.isdecimal():
             raise ModelError(f"draft {name}: skip:COUNT takes the number of layers to leave out")
         return LanguageModel(skip_last_layers(target, int(count)))
-    source = str(SHIPPED / name) if (SHIPPED / name / "config.json").is_file() else name
+    source = head_source(name)
     if _is_head(source):
         return Eagle3(load_head(source, dtype), target, _calibration_of(source))
     model, _ = load_target(source, dtype, target.device)
@@ -43,6 +43,11 @@ def load_drafter(name: str, target: PreTrainedModel, dtype: torch.dtype = torch.
     if known < wanted:
         raise ModelError(f"draft {name} knows {known} tokens, the target {wanted}: not the same tokenizer")
     return LanguageModel(model)
+
+
+def head_source(name: str) -> str:
+    """The folder of a shipped head, else the name itself."""
+    return str(SHIPPED / name) if (SHIPPED / name / "config.json").is_file() else name
 
 
 def _calibration_of(source: str) -> calibration.AnyCalibration | None:
