@@ -76,11 +76,16 @@ def _main(rows: Sequence[Record], settings: Record) -> Table:
 def _expected(rows: Sequence[Record]) -> Table:
     others = list(dict.fromkeys(other for row in rows for other in row["differences"]))
     heads = [f"less {other}" for other in others]
-    table = _table("suite", "method", "contexts", "tau", "99 %", *heads, title="expected tau at the same round starts")
+    table = _table(
+        "suite", "method", "contexts", "tau", "99 %", *heads, "sampled less expected",
+        title="expected tau at the same round starts",
+    )  # fmt: skip
     for row in rows:
         differences = [_difference(row["differences"].get(other)) for other in others]
         counts = (str(row["contexts"]), _number(row["tau"], digits=3), _around(row["tau"], row["interval"]))
-        table.add_row(escape(row["suite"]), escape(row["method"]), *counts, *differences)
+        table.add_row(
+            escape(row["suite"]), escape(row["method"]), *counts, *differences, _difference(row.get("excess"))
+        )
     return table
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from scipy.stats import ttest_1samp
 
 from reference.methods import METHODS as REFERENCE
 from reference.methods import PAPER
@@ -33,6 +34,7 @@ from verify.benchmark import depth_one, expected, shaping, stats
 from verify.benchmark import run as run_module
 from verify.benchmark.autoregressive import NoDrafter, play_token
 from verify.benchmark.clock import Seconds, Watched, split
+from verify.benchmark.contexts import compare
 from verify.benchmark.floor import numeric_floor
 from verify.benchmark.plan import ABLATIONS, Plan, Question, units, variants
 from verify.benchmark.pruning import pruned
@@ -443,6 +445,36 @@ def test_all_methods_meet_rheo_at_every_temperature_and_size_in_shapes_of_their_
         assert {(choice["method"], choice["budget"]) for choice in each["choices"]} == set(
             product(("specinfer", "spectr"), (8, 15, 31, 59))
         )
+
+
+def test_without_texts_there_are_contexts_where_every_method_also_emits(bench: Any, tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    assert bench("--methods", "ar,rheo,rheo-transport", "--seeds", 0, "--limit", 2, "--json", path)[0] == 0
+    document = json.loads(path.read_text())
+    assert {key.split("/")[0] for key in document["units"]} == {"contexts", "floor"}
+    found = document["summary"]
+    assert not found["table"]
+    assert not found["time"]
+    for row in found["expected"]:
+        emitted = [
+            unit["variants"]["base"]["methods"][row["method"]]["emitted"]
+            for key, unit in document["units"].items()
+            if key.startswith("contexts/")
+        ]
+        assert row["sampled"] == pytest.approx(sum(map(sum, emitted)) / sum(map(len, emitted)))
+        assert row["excess"]["mean"] == pytest.approx(row["sampled"] - row["tau"])
+
+
+def test_what_methods_emit_at_contexts_agrees_with_what_is_expected(models: Models) -> None:
+    """The difference has mean 0 at every context, whatever else is shared; a false alarm in a million runs."""
+    methods = ("topk", "rheo", "rheo-transport", "block")
+    plan = replace(PLAN, methods=methods, ablations=(), contexts=12, max_new_tokens=24)
+    records = [compare(models, plan, question.tokens, 1.0, seed) for seed in range(12) for question in QUESTIONS]
+    for name in methods:
+        found = [record["variants"]["base"]["methods"][name] for record in records]
+        excess = [float(sum(each["emitted"]) - sum(each["tau"])) for each in found]
+        score: Any = ttest_1samp(excess, 0.0)
+        assert abs(score.statistic) < 5.5, name
 
 
 def test_a_long_run_without_a_file_prints_its_figures(bench: Any) -> None:

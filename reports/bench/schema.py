@@ -37,8 +37,9 @@ EXPECTED_KEYS = {
     "interval": INTERVAL,
     "differences": mapping(DIFFERENCE),
 }
-EXPECTED = record(EXPECTED_KEYS)
-GRID = record({"temperature": AMOUNT, "budget": COUNT, **EXPECTED_KEYS})
+SAMPLED = {"sampled": AMOUNT, "excess": DIFFERENCE}  # not in older files
+EXPECTED = record(EXPECTED_KEYS, **SAMPLED)
+GRID = record({"temperature": AMOUNT, "budget": COUNT, **EXPECTED_KEYS}, **SAMPLED)
 
 CHOICE = record(
     {

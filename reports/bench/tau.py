@@ -96,13 +96,16 @@ def expected(run: Json) -> Section | None:
             Cell(row["suite"]), Cell(row["method"]), number(row["prompts"]), number(row["contexts"]),
             fixed(row["tau"], 3), interval(row["interval"]),
             *(Cell(signed(row["differences"].get(other)), number=True) for other in others),
+            fixed(row.get("sampled"), 3), Cell(signed(row.get("excess")), number=True),
         ]
         for row in rows
     ]  # fmt: skip
-    heads = ["suite", "method", "prompts", "contexts", "expected tau", "99%", *(f"less {other}" for other in others)]
+    less = [f"less {other}" for other in others]
+    heads = ["suite", "method", "prompts", "contexts", "expected tau", "99%", *less, "sampled", "less expected"]
     lead = (
         "Given a tree and the target's probabilities on it, the expected number of emitted tokens is a finite sum: no "
         "luck of the draw is in it. All methods draft at the same round starts, so their differences are paired. "
+        "Sampled are the tokens that a method emitted on these same trees, once each: the mean must agree. "
         "Intervals count prompts, since the round starts of one prompt depend on each other."
     )
     blocks: list[Block] = [

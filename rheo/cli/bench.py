@@ -37,7 +37,9 @@ from verify.benchmark.plan import ABLATIONS, AR
 @click.option(
     "--limit", type=click.IntRange(1), default=2, show_default=True, help="Questions of a suite, spread evenly."
 )
-@click.option("--seeds", type=click.IntRange(1), default=2, show_default=True, help="Texts of a question and method.")
+@click.option(
+    "--seeds", type=click.IntRange(0), default=2, show_default=True, help="Texts of a question and method; 0: contexts."
+)
 @click.option(
     "--contexts",
     type=click.IntRange(1),

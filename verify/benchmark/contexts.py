@@ -13,12 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rheo.decoding import Pair, Sampler, play_round
+from rheo.decoding import Pair, Sampler, play_round, processing
 from rheo.growth import TreeGrowth
 from rheo.methods import METHODS
 from rheo.models.generation import Limits, generate
 from rheo.tree import Path, Tree
 from rheo.uniforms import Uniforms, draw_uniforms
+from rheo.verification import verify
 from verify.benchmark import depth_one, expected
 from verify.benchmark.clock import Watched, between, marker
 from verify.benchmark.plan import BASE, Plan, Variant, variants
@@ -59,7 +60,7 @@ def compare(models: Models, plan: Plan, prompt: Sequence[int], at_temperature: f
             # Equal configurations draw with equal uniforms.
             own = draw_uniforms(variant.config, [seed], index, uniforms.probe.device)
             drafted = _draft(pair, variant, names, turn if turn in names else names[0], own)
-            looks += [_look(drafted)] if due else []
+            looks += [_look(drafted, own)] if due else []
         if due:
             starts.append(sum(emitted))
             found.append({"first": index == 0, "trees": looks})
@@ -84,11 +85,12 @@ def _draft(pair: Pair, variant: Variant, names: tuple[str, ...], method: str, un
 
 
 @torch.inference_mode()
-def _look(drafted: Drafted) -> Record:
-    """What one tree is worth to its methods, and what its root's draft is like."""
+def _look(drafted: Drafted, uniforms: Uniforms) -> Record:
+    """What one tree is worth to its methods, what each of them emits on it, and what its root's draft is like."""
     tree, config = drafted.tree, drafted.variant.config
     sampler = Sampler(config, METHODS[drafted.methods[0]])
-    p = target_law(sampler, drafted.watched.seen[0])
+    logits, process = drafted.watched.seen[0], processing(sampler)
+    p = target_law(sampler, logits)
     reaches = {name: expected.REACH[METHODS[name].rule](tree, p) for name in drafted.methods}
     return {
         "variant": drafted.variant.name,
@@ -98,6 +100,7 @@ def _look(drafted: Drafted) -> Record:
             name: {
                 "tau": float(expected.tokens(tree, reach)[0]),
                 "reach": expected.by_depth(tree, reach, config.depth)[0].tolist(),
+                "emitted": int(verify(tree, logits, uniforms, process, METHODS[name].rule).lengths[0]),
             }
             for name, reach in reaches.items()
         },
@@ -184,6 +187,7 @@ def _method(name: str, trees: list[Record]) -> Record:
     values = [tree["methods"][name] for tree in trees if name in tree["methods"]]
     return {
         "tau": [value["tau"] for value in values],
+        "emitted": [value["emitted"] for value in values],
         "reach": [sum(column) for column in zip(*(value["reach"] for value in values), strict=True)],
     }
 

@@ -40,9 +40,9 @@ class Question:
 @dataclass(frozen=True)
 class Plan:
     """suites: name to questions. methods: names of METHODS, and `ar`. config: the temperature included. seeds: how
-    many. contexts: round starts a question at which all methods draft. vocab: the target's. tuned: the configurations
-    of methods that have one of their own. openings: where texts begin at which shapes are measured. shapes: those that
-    were, by temperature."""
+    many texts a question and method; with none, contexts alone. contexts: round starts a question at which all methods
+    draft. vocab: the target's. tuned: the configurations of methods that have one of their own. openings: where texts
+    begin at which shapes are measured. shapes: those that were, by temperature."""
 
     suites: Mapping[str, tuple[Question, ...]]
     methods: tuple[str, ...]
@@ -122,13 +122,13 @@ def units(plan: Plan) -> Iterator[Unit]:
     turn = 0
     if plan.shaped:
         yield _shapes(plan, temperature)
-    for seed in range(plan.seeds):
+    for seed in range(max(1, plan.seeds)):
         for index in range(longest):
             for suite, questions in plan.suites.items():
                 if index >= len(questions):
                     continue
                 question = questions[index]
-                for place in range(len(plan.methods)):
+                for place in range(len(plan.methods) if plan.seeds else 0):
                     name = plan.methods[(turn + place) % len(plan.methods)]
                     yield Unit("text", suite, question, name, seed, temperature, plan.max_new_tokens)
                 turn += 1

@@ -111,7 +111,7 @@ def earlier(path: Path, head: Record) -> tuple[dict[str, Record], float]:
         found = json.loads(path.read_text(encoding="utf-8"))
         if found["kind"] != "bench":
             raise BenchError(f"{path}: no result of rheo bench")
-        if "grid" not in found["summary"]:
+        if "grid" not in found["summary"] or any("excess" not in row for row in found["summary"]["expected"]):
             raise BenchError(f"{path}: of an older version, whose results lack what is wanted now")
         for part, keys in (("settings", _SAME), ("machine", _SAME_MACHINE)):
             other = [key for key in keys if found[part].get(key) != head[part].get(key)]

@@ -138,7 +138,10 @@ def _seconds(record: Record) -> Seconds:
 
 
 def _expected(plan: Plan, contexts: Finished, suite: str, variant: str = BASE) -> list[Record]:
-    found = {name: _of(plan, contexts, suite, _tau(variant, name)) for name in plan.drafted}
+    found, sampled = (
+        {name: _of(plan, contexts, suite, _tau(variant, name, key)) for name in plan.drafted}
+        for key in ("tau", "emitted")
+    )
     rows = []
     for name, own in found.items():
         if own:
@@ -152,6 +155,8 @@ def _expected(plan: Plan, contexts: Finished, suite: str, variant: str = BASE) -
                     "contexts": _count(own),
                     "tau": tau,
                     "interval": interval,
+                    "sampled": stats.mean(sampled[name])[0],
+                    "excess": stats.difference(sampled[name], own),
                     "differences": {other: stats.difference(own, found[other]) for other in others},
                 }
             )
@@ -188,12 +193,12 @@ def _grid(plan: Plan, contexts: Finished) -> list[Record]:
     return rows
 
 
-def _tau(variant: str, name: str) -> Callable[[Unit, Record], tuple[float, float] | None]:
-    """Sum of expected tokens and number of contexts of one method in one variant."""
+def _tau(variant: str, name: str, key: str = "tau") -> Callable[[Unit, Record], tuple[float, float] | None]:
+    """Sum of expected, or of emitted, tokens and number of contexts of one method in one variant."""
 
     def pick(unit: Unit, record: Record) -> tuple[float, float] | None:
         found = record["variants"].get(variant, {}).get("methods", {}).get(name)
-        return None if found is None else (sum(found["tau"]), len(found["tau"]))
+        return None if found is None else (sum(found[key]), len(found[key]))
 
     return pick
 
