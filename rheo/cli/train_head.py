@@ -98,10 +98,10 @@ def _train(target: str, output: Path, work: Path, dtype: str, device: str, setti
     use_grouped_attention(model)
     config = model.config.get_text_config()
     sized = [f"--{name}".replace("_", "-") for name in ("vocab", "inner", "kv_heads") if settings[name]]
-    if settings["start"] and sized:
-        raise ModelError(f"{sized[0]}: decided by the head of --start")
     source = head_source(settings["start"]) if settings["start"] else None
-    earlier = start.head_to_go_on(source, model) if source else None
+    if source and sized:
+        raise ModelError(f"{sized[0]}: decided by the head of --start")
+    earlier, begun = (start.head_to_go_on(source, model), record_of(source)) if source else (None, None)
     queries = config.num_attention_heads
     if queries % (keys := settings["kv_heads"] or queries):
         raise ModelError(f"--kv-heads: {keys} does not divide the target's {queries} heads")
@@ -132,7 +132,7 @@ def _train(target: str, output: Path, work: Path, dtype: str, device: str, setti
             inner = settings["inner"] or config.intermediate_size
             head = start.new_head(model, known, inner, (queries, keys), scale, settings["seed"])
         else:
-            head, known = earlier, start.known_of(earlier)
+            head, known = earlier, earlier.known.tolist()
         head.to(device)
         embeddings, matrix = (weights.weight.detach() for weights in start.embedding_pair(model))
         kind = getattr(torch, dtype)
@@ -159,7 +159,7 @@ def _train(target: str, output: Path, work: Path, dtype: str, device: str, setti
     record = {
         "target": target,
         "settings": settings | {"dtype": dtype, "device": device},
-        "start": record_of(source) if source else None,
+        "start": begun,
         "text": {"shards": len(paths), "tokens": made, "dropped": dropped, "covered": start.share_of(seen, known)},
         "parameters": parameters(head),
         "held_out": found,

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from rheo.files import write_text
-from rheo.models.drafters.eagle3_files import checkpoint_file
+from rheo.models.drafters.eagle3_files import checkpoint_file, read_config
 from rheo.models.drafters.eagle3_head import Eagle3Head
 
 
@@ -54,9 +54,6 @@ def parameters(head: torch.nn.Module) -> int:
 
 
 def record_of(source: str) -> dict[str, Any] | str:
-    """The record that lies beside a head, or its name where none does."""
+    """The record that lies beside a head, or its name where none does; ModelError if it cannot be read."""
     path = checkpoint_file(source, "record.json")
-    if path is None:
-        return source
-    record: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    return record
+    return source if path is None else read_config(path)

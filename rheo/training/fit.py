@@ -1,7 +1,6 @@
 """The loop: soft targets, several self-conditioned steps, one schedule; stops and goes on at any step.
 
-Source: the training-time test of EAGLE-3 (Li et al., 2025); the overlap term is the acceptance of speculative sampling
-itself (Leviathan et al., 2023), maximised directly.
+Source: the training-time test of EAGLE-3 (Li et al., 2025).
 """
 
 from __future__ import annotations

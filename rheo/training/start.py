@@ -105,10 +105,3 @@ def head_to_go_on(source: str, model: PreTrainedModel) -> Eagle3Head:
     if head.embed_tokens is not None:
         raise ModelError(f"{source}: brings embeddings of its own; only a head that reads the target's can be trained")
     return head.requires_grad_()
-
-
-def known_of(head: Eagle3Head) -> list[int]:
-    """A head's vocabulary, as the target's ids."""
-    tokens = torch.arange(head.shape.draft_vocab)
-    known: list[int] = (tokens if head.shape.draft_vocab == head.shape.vocab else tokens + head.d2t).tolist()
-    return known

@@ -36,13 +36,19 @@ def feature_layers(target: PreTrainedModel) -> tuple[int, ...]:
     return 2, count // 2, count - 3
 
 
+def _embeddings(head: Eagle3Head, target: PreTrainedModel) -> Tensor:
+    """[V, d]: the head's own where it brings some, else the target's."""
+    own: Any = target.get_input_embeddings() if head.embed_tokens is None else head.embed_tokens
+    weight: Tensor = own.weight
+    return weight
+
+
 def require_pair(head: Eagle3Head, target: PreTrainedModel) -> None:
     """ModelError where the two do not fit: sizes, vocabulary, or a target with fewer layers than features need."""
     config, shape = target.config.get_text_config(), head.shape
-    own: Any = target.get_input_embeddings() if head.embed_tokens is None else head.embed_tokens
     for name, needed, given in (
         ("features", shape.features // 3, config.hidden_size),
-        ("embeddings", shape.hidden, own.weight.shape[1]),
+        ("embeddings", shape.hidden, _embeddings(head, target).shape[1]),
         ("a vocabulary", shape.vocab, config.vocab_size),
     ):
         if needed != given:
@@ -62,8 +68,7 @@ class Eagle3:
         self.head = head.to(target.device)
         self.calibration = calibration
         self.layers = feature_layers(target)
-        own: Any = target.get_input_embeddings() if head.embed_tokens is None else head.embed_tokens
-        self.embeddings: Tensor = own.weight.to(head.fc.weight.dtype)
+        self.embeddings = _embeddings(head, target).to(head.fc.weight.dtype)
         require_pair(head, target)
 
     def start(self, contexts: Tensor, lengths: Tensor, features: Tensor) -> Eagle3Drafting:

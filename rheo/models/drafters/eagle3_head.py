@@ -65,8 +65,13 @@ class Eagle3Head(nn.Module):
         logits: Tensor = self.lm_head(self.norm(states))
         if self.shape.draft_vocab == self.shape.vocab:
             return logits
-        known = torch.arange(self.shape.draft_vocab, device=logits.device) + self.d2t
-        return logits.new_full((*logits.shape[:-1], self.shape.vocab), -torch.inf).index_copy_(-1, known, logits)
+        return logits.new_full((*logits.shape[:-1], self.shape.vocab), -torch.inf).index_copy_(-1, self.known, logits)
+
+    @property
+    def known(self) -> Tensor:
+        """int64 [draft_vocab]: the head's vocabulary as the target's ids, ascending as the head's own."""
+        tokens = torch.arange(self.shape.draft_vocab, device=self.fc.weight.device)
+        return tokens if self.shape.draft_vocab == self.shape.vocab else tokens + self.d2t
 
 
 class _Layer(nn.Module):
