@@ -14,9 +14,12 @@ from verify.judgement import judge_torch
 from verify.laws import Law, exact_law, target_of, total_variation
 
 
-def has_the_targets_law(case: Case, method: Method) -> None:
-    """The output law of one round, continued by the target, is the target's in Fractions."""
-    law, _ = exact_law(case, method)
+def has_the_targets_law(case: Case, method: Method, limit: int | None = None) -> None:
+    """The output law of one round, continued by the target, is the target's in Fractions.
+
+    TooManyOutcomesError beyond `limit` classes.
+    """
+    law, _ = exact_law(case, method, limit)
     assert total_variation(law, target_of(case), case.config.depth + 1) == 0
 
 

@@ -20,6 +20,7 @@ from reference.rules import RULES, Rule
 from reference.rules.children import Children
 from reference.tree import Tree
 from reference.verification import survivors
+from rheo.calibration import Calibration, Curve
 from rheo.config import Config
 from verify.cases import Case
 from verify.laws import draft_of, target_of
@@ -77,6 +78,24 @@ def toys(draw: st.DrawFn, vocab: int, depth: int) -> Toy:
     return Toy(vocab, target, Table(default, {prefix: q for prefix, (_, q) in listed.items()}))
 
 
+PARTS = tuple(Fraction(i, n) for n in (2, 3, 5, 7) for i in range(1, n))
+
+
+@st.composite
+def curves(draw: st.DrawFn) -> Curve:
+    """What slots may be worth: with corners, flat parts, and jumps away from 0."""
+    corners = draw(st.lists(st.sampled_from(PARTS), max_size=2, unique=True))
+    x = [Fraction(0), *sorted(corners), Fraction(1)]
+    y = draw(st.lists(st.sampled_from((*PARTS, Fraction(0), Fraction(1))), min_size=len(x), max_size=len(x)))
+    return tuple(zip(x, sorted(y), strict=True))
+
+
+def calibrations() -> st.SearchStrategy[Calibration]:
+    """Any, of one curve or two by depth."""
+    by_depth = st.lists(curves(), min_size=1, max_size=2).map(tuple)
+    return st.builds(Calibration, by_depth, by_depth, by_depth)
+
+
 @st.composite
 def configs(draw: st.DrawFn, vocab: int, depth: int) -> Config:
     """Any configuration that makes sense for the vocabulary, truncating ones included."""
@@ -89,6 +108,7 @@ def configs(draw: st.DrawFn, vocab: int, depth: int) -> Config:
         budget=draw(st.sampled_from(BUDGETS)),
         support=draw(st.one_of(st.none(), st.integers(1, vocab))),
         temperature=draw(st.sampled_from(TEMPERATURES)),
+        calibration=draw(st.one_of(st.none(), calibrations())),
     )
 
 
@@ -113,7 +133,8 @@ def deep_cases(draw: st.DrawFn) -> Case:
     anchors, slots = draw(st.sampled_from(SHAPES[1:]))
     beam, budget = draw(st.sampled_from((5, 4, 3, 2))), draw(st.integers(8, 22))
     toy = Toy(vocab, Table((1,) * vocab, {}), Table(palette[0], listed))
-    return Case("drawn", toy, Config(anchors, slots, beam, depth, budget, None, draw(st.sampled_from(TEMPERATURES))))
+    temperature, calibration = draw(st.sampled_from(TEMPERATURES)), draw(st.one_of(st.none(), calibrations()))
+    return Case("drawn", toy, Config(anchors, slots, beam, depth, budget, None, temperature, calibration))
 
 
 def without_ties(case: Case) -> Case:
