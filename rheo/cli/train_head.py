@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from importlib import metadata
@@ -17,6 +18,11 @@ from rheo.cli.options import Within
 
 if TYPE_CHECKING:
     from rich.progress import Progress
+    from torch import Tensor
+    from transformers import PreTrainedModel
+
+    from rheo.models.drafters.eagle3_head import Eagle3Head
+    from rheo.training.fit import Progress as Fitting
 
 
 @click.command("train-head")
@@ -81,7 +87,7 @@ def _train(target: str, output: Path, work: Path, dtype: str, device: str, setti
     from rheo.models.drafters.eagle3 import feature_layers
     from rheo.models.drafters.loading import head_source
     from rheo.models.prompts import load_suite
-    from rheo.models.smollm2 import ModelError, load_target
+    from rheo.models.smollm2 import load_target
     from rheo.training import start
     from rheo.training.decoding import use_grouped_attention
     from rheo.training.export import parameters, record_of, save_head
@@ -89,87 +95,91 @@ def _train(target: str, output: Path, work: Path, dtype: str, device: str, setti
     from rheo.training.held_out import held_out
     from rheo.training.measure import agreement
     from rheo.training.prompts import library_functions, opening_tokens, turns_of, word_runs
-    from rheo.training.text import TextPlan, sample_shard, save_shard, shard_path, tally_of
+    from rheo.training.text import TextPlan, sample_text
 
     measured = {name: load_suite(name) for name in ("humaneval", "mt_bench")}
     suites = [*measured.values(), *(load_suite(name) for name in settings["exclude"])]
     forbidden = {run for prompts in suites for prompt in prompts for turn in prompt.turns for run in word_runs(turn)}
     model, tokenizer = load_target(target, getattr(torch, dtype), device)
     use_grouped_attention(model)
-    config = model.config.get_text_config()
-    sized = [f"--{name}".replace("_", "-") for name in ("vocab", "inner", "kv_heads") if settings[name]]
+    _require_sizes(settings, model.config.get_text_config().num_attention_heads)
     source = head_source(settings["start"]) if settings["start"] else None
-    if source and sized:
-        raise ModelError(f"{sized[0]}: decided by the head of --start")
+    # A head that is no good is found before hours of sampling.
     earlier, begun = (start.head_to_go_on(source, model), record_of(source)) if source else (None, None)
-    queries = config.num_attention_heads
-    if queries % (keys := settings["kv_heads"] or queries):
-        raise ModelError(f"--kv-heads: {keys} does not divide the target's {queries} heads")
-    layers = feature_layers(model)
-    turns = turns_of(tokenizer, model)
+    layers, turns = feature_layers(model), turns_of(tokenizer, model)
     plan = TextPlan(settings["seed"], settings["texts"], settings["length"], layers)
-    functions = library_functions()
     with _bar() as bar:
-        paths: list[Path] = []
-        made = dropped = 0
-        spent = 0.0
         task = bar.add_task("sampling text", total=settings["tokens"])
-        while made < settings["tokens"]:
-            path = shard_path(work, len(paths))
-            if not path.is_file():
-                save_shard(path, sample_shard(model, tokenizer, turns, plan, len(paths), functions, forbidden))
-            tally = tally_of(path)
-            paths.append(path)
-            made, dropped, spent = made + tally.sampled, dropped + tally.dropped, spent + tally.seconds
-            bar.update(task, completed=made)
+        paths, text = sample_text(
+            model, tokenizer, turns, plan, work, settings["tokens"], library_functions(), forbidden,
+            lambda tally: bar.update(task, completed=tally.sampled),
+        )  # fmt: skip
         model, _ = load_target(target, torch.float32, device)
-        scale = start.feature_scale(paths[0])
-        seen = start.tokens_seen(paths)
-        if earlier is None:
-            known = start.vocabulary(
-                seen, min(settings["vocab"] or start.VOCABULARY, config.vocab_size), config.vocab_size
-            )
-            inner = settings["inner"] or config.intermediate_size
-            head = start.new_head(model, known, inner, (queries, keys), scale, settings["seed"])
-        else:
-            head, known = earlier, earlier.known.tolist()
-        head.to(device)
+        scale, seen = start.feature_scale(paths[0]), start.tokens_seen(paths)
+        head = (earlier or _new_head(model, seen, scale, settings)).to(device)
+        known = head.known.tolist()
         embeddings, matrix = (weights.weight.detach() for weights in start.embedding_pair(model))
         kind = getattr(torch, dtype)
         teacher = Teacher(embeddings, matrix[torch.tensor(known, device=device)].to(kind), scale.to(device))
-        keys_of_plan = ("epochs", "batch", "steps", "alone", "rate", "weight_decay", "overlap", "share")
-        chosen = {key: settings[key] for key in keys_of_plan}
-        fit_plan = FitPlan(seed=settings["seed"], opening=opening_tokens(tokenizer), **chosen)
-        task = bar.add_task("fitting", total=None)
-
-        def show(progress: Any) -> None:
-            overlaps = " ".join(f"{value:.3f}" for value in progress.overlaps)
-            text = f"fitting, loss {progress.loss:.3f}, overlap {overlaps}"
-            bar.update(task, total=progress.total, completed=progress.done, description=text)
-
-        fitted = fit(head, teacher, paths, fit_plan, work / "fit.pt", kind != torch.float32, show)
+        keys_of_plan = ("seed", "epochs", "batch", "steps", "alone", "rate", "weight_decay", "overlap", "share")
+        fit_plan = FitPlan(opening=opening_tokens(tokenizer), **{key: settings[key] for key in keys_of_plan})
+        fitted = fit(head, teacher, paths, fit_plan, work / "fit.pt", kind != torch.float32, _shown(bar))
         measuring = time.monotonic()
         use_grouped_attention(model)
         found = {}
         for name, prompts in measured.items():
-            batches = held_out(model, tokenizer, prompts[: settings["limit"]], 128, turns, layers, settings["seed"])
             task = bar.add_task(f"measuring on {name}", total=None)
-            found[name] = asdict(agreement(head, embeddings, matrix, batches))
+            answers = held_out(model, tokenizer, prompts[: settings["limit"]], 128, turns, layers, settings["seed"])
+            found[name] = asdict(agreement(head, embeddings, matrix, answers))
             bar.remove_task(task)
     record = {
         "target": target,
         "settings": settings | {"dtype": dtype, "device": device},
         "start": begun,
-        "text": {"shards": len(paths), "tokens": made, "dropped": dropped, "covered": start.share_of(seen, known)},
+        "text": {
+            "shards": len(paths), "tokens": text.sampled, "dropped": text.dropped,
+            "covered": start.share_of(seen, known),
+        },
         "parameters": parameters(head),
         "held_out": found,
-        "seconds": {"text": spent, "fit": fitted, "measure": time.monotonic() - measuring},
+        "seconds": {"text": text.seconds, "fit": fitted, "measure": time.monotonic() - measuring},
         "versions": {name: metadata.version(name) for name in ("rheosampling", "torch", "transformers")},
-    }
+    }  # fmt: skip
     save_head(output, head, record)
     for name, figures in found.items():
         overlap, top1 = figures["overlap"][0], figures["top1"][0]
         click.echo(f"{name}: overlap {overlap:.3f}, top-1 {top1:.3f} at step 1, over {figures['positions']} tokens")
+
+
+def _require_sizes(settings: dict[str, Any], queries: int) -> None:
+    """ModelError for sizes that cannot be chosen: with --start any, and heads for keys that divide no queries'."""
+    from rheo.models.smollm2 import ModelError
+
+    sized = [f"--{name}".replace("_", "-") for name in ("vocab", "inner", "kv_heads") if settings[name]]
+    if settings["start"] and sized:
+        raise ModelError(f"{sized[0]}: decided by the head of --start")
+    if queries % (keys := settings["kv_heads"] or queries):
+        raise ModelError(f"--kv-heads: {keys} does not divide the target's {queries} heads")
+
+
+def _new_head(model: PreTrainedModel, seen: Counter[int], scale: Tensor, settings: dict[str, Any]) -> Eagle3Head:
+    from rheo.training import start
+
+    config: Any = model.config.get_text_config()
+    known = start.vocabulary(seen, min(settings["vocab"] or start.VOCABULARY, config.vocab_size), config.vocab_size)
+    heads = config.num_attention_heads, settings["kv_heads"] or config.num_attention_heads
+    return start.new_head(model, known, settings["inner"] or config.intermediate_size, heads, scale, settings["seed"])
+
+
+def _shown(bar: Progress) -> Callable[[Fitting], None]:
+    task = bar.add_task("fitting", total=None)
+
+    def show(progress: Fitting) -> None:
+        overlaps = " ".join(f"{value:.3f}" for value in progress.overlaps)
+        text = f"fitting, loss {progress.loss:.3f}, overlap {overlaps}"
+        bar.update(task, total=progress.total, completed=progress.done, description=text)
+
+    return show
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,11 +56,14 @@ class Shard:
 
 @dataclass(frozen=True)
 class Tally:
-    """Of one shard: tokens that the target sampled, texts that were dropped, seconds it took."""
+    """Of one shard, or several: tokens that the target sampled, texts that were dropped, seconds it took."""
 
-    sampled: int
-    dropped: int
-    seconds: float
+    sampled: int = 0
+    dropped: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(self.sampled + other.sampled, self.dropped + other.dropped, self.seconds + other.seconds)
 
 
 def shard_path(folder: Path, index: int) -> Path:
@@ -74,6 +77,33 @@ def shards(folder: Path) -> Iterator[Path]:
     while (path := shard_path(folder, index)).is_file():
         yield path
         index += 1
+
+
+def sample_text(
+    model: PreTrainedModel,
+    tokenizer: Any,
+    turns: Turns,
+    plan: TextPlan,
+    folder: Path,
+    least: int,
+    functions: list[str],
+    forbidden: set[tuple[str, ...]],
+    on_shard: Callable[[Tally], None],
+) -> tuple[list[Path], Tally]:
+    """Shards of at least so many sampled tokens; one that lies in the folder is not sampled again.
+
+    on_shard: called with what there is so far.
+    """
+    paths: list[Path] = []
+    total = Tally()
+    while total.sampled < least:
+        path = shard_path(folder, len(paths))
+        if not path.is_file():
+            save_shard(path, sample_shard(model, tokenizer, turns, plan, len(paths), functions, forbidden))
+        paths.append(path)
+        total += tally_of(path)
+        on_shard(total)
+    return paths, total
 
 
 def sample_shard(
