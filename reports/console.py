@@ -1,18 +1,15 @@
-"""Tables and progress on a terminal."""
+"""Tables on a terminal."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import PurePath
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 Record = dict[str, Any]
@@ -25,16 +22,6 @@ _MARK = {
     "bad_input": "[red]bad input[/]",
     "control_passed": "[bold red]not found[/]",
 }
-
-
-@contextmanager
-def progress(total: int) -> Iterator[Callable[[str], None]]:
-    """A bar on standard error; call the result with what is begun next."""
-    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=total, completed=-1)
-        yield lambda text: bar.update(task, advance=1, description=escape(text))
 
 
 def law_table(records: list[Record]) -> None:

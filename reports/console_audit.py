@@ -2,39 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
-
-
-@contextmanager
-def audit_progress(sizes: list[int]) -> Iterator[Callable[[int, float, str], None]]:
-    """A bar over the bytes of all traces, on standard error if that is a terminal.
-
-    Call the result with the number of a trace, the share of it that was read, and its name.
-    """
-    console = Console(stderr=True)
-    columns = (
-        BarColumn(),
-        DownloadColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.description}"),
-    )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=sum(sizes))
-
-        def advance(number: int, share: float, name: str) -> None:
-            read = sum(sizes[:number]) + share * sizes[number]
-            bar.update(task, completed=read, description=escape(name))
-
-        yield advance
 
 
 def audit_table(record: dict[str, Any], on_stderr: bool = False) -> None:

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 Record = dict[str, Any]
 
 _PARTS = ("draft", "verify", "sampling", "rest")
-
-
-@contextmanager
-def work_bar(total: int) -> Iterator[Callable[[int, str], None]]:
-    """A bar on standard error; call the result with the work done and what is begun."""
-    columns = (BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    text = TextColumn("{task.description}")
-    with Progress(*columns, text, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("warming up", total=total)
-        yield lambda done, name: bar.update(task, completed=done, description=escape(name))
 
 
 def model_tables(record: Record, on_stderr: bool = False) -> None:

@@ -1,31 +1,17 @@
-"""A sampler's run on a terminal: a bar of sequences, a line a trial, the verdict in words."""
+"""A sampler's run on a terminal: a line a trial, the verdict in words."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from time import monotonic
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 Record = dict[str, Any]
 
 _MARK = {"lossless": "[green]ok[/]", "lossy": "[bold red]LOSSY[/]", "inconclusive": "[yellow]?[/]"}
-
-
-@contextmanager
-def sequence_bar(total: int, done: int) -> Iterator[Callable[[int, str], None]]:
-    """A bar on standard error; call the result with the sequences drawn and what is being done."""
-    columns = (BarColumn(), TaskProgressColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("starting", total=total, completed=done)
-        yield lambda drawn, text: bar.update(task, completed=drawn, description=escape(text))
 
 
 def sampler_table(record: Record, on_stderr: bool = False) -> None:
@@ -83,13 +69,3 @@ def _change(change: Record | None) -> tuple[str, str]:
     interval = change["interval"]
     shown = "unknown" if interval is None else f"{interval[0]:+.4f} .. {interval[1]:+.4f}"
     return f"{change['mean']:+.4f}", shown
-
-
-@contextmanager
-def seconds_bar(total: float) -> Iterator[Callable[[str], None]]:
-    """A bar of time on standard error; call the result with what is being done."""
-    columns = (BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    console, began = Console(stderr=True), monotonic()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("starting", total=total)
-        yield lambda text: bar.update(task, completed=monotonic() - began, description=escape(text))

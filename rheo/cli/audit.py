@@ -61,7 +61,8 @@ def audit(
     All traces are one lifetime, with --state also those of earlier calls: one alpha for all of it, looked at as often
     as one likes. `lossless` means no evidence against it; how large a fault would have been found is stated.
     """
-    from reports.console_audit import audit_progress, audit_table
+    from reports.bars import bytes_bar
+    from reports.console_audit import audit_table
     from verify.audit import audit as audit_trace
     from verify.audit import save
     from verify.lifetime import Plan
@@ -74,7 +75,7 @@ def audit(
     bad: list[str] = []
     finished = False
     try:
-        with audit_progress([path.stat().st_size if path.is_file() else 0 for path in traces]) as advance:
+        with bytes_bar([path.stat().st_size if path.is_file() else 0 for path in traces]) as advance:
             for number, path in enumerate(traces):
                 steps, before, known = audit_trace(lifetime, path), lifetime.tokens, True
                 try:

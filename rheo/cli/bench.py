@@ -126,7 +126,8 @@ def sampler(
     """
     import torch
 
-    from reports.console import bench_tables, progress
+    from reports.bars import count_bar
+    from reports.console import bench_tables
     from rheo.config import Config
     from verify import sampler_bench
 
@@ -136,7 +137,7 @@ def sampler(
         torch.set_num_threads(threads)
     todo = list(sampler_bench.settings(vocab, batch))
     results = []
-    with progress(len(todo) + 1) as advance:
+    with count_bar(len(todo) + 1) as advance:
         advance("toys")
         toys = sampler_bench.bench_toys(batch=16_384, repeats=repeats)
         for size, requests in todo:

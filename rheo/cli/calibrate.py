@@ -121,7 +121,7 @@ def _observed(
     models: Models, loaded: Loaded, plan: Plan, asked: dict[str, Any], path: Path | None
 ) -> tuple[Progress, bool]:
     """What the rounds showed, and whether all were played; an interrupt keeps what the file of --seen can hold."""
-    from reports.console_bench import work_bar
+    from reports.bars import work_bar
     from rheo.models.smollm2 import ModelError
     from verify.calibrating import record
     from verify.calibrating.run import run

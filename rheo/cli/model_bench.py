@@ -42,7 +42,8 @@ class Request:
 
 def bench_models(request: Request) -> int:
     """Run what has no result yet and show all figures; the exit status. An interrupt keeps what was finished."""
-    from reports.console_bench import model_tables, work_bar
+    from reports.bars import work_bar
+    from reports.console_bench import model_tables
     from verify.benchmark.machine import machine, versions
     from verify.benchmark.plan import units
     from verify.benchmark.run import BenchError, document, earlier, run, settings

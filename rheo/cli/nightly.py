@@ -40,8 +40,8 @@ def nightly(
     STATE keeps the lifetime: the next call goes on from it. A right sampler is ever called lossy with probability at
     most --alpha, however many nights there are. `lossless` means no evidence against it.
     """
+    from reports.bars import seconds_bar
     from reports.console_audit import audit_table
-    from reports.console_sampler import seconds_bar
     from rheo.cli.audit import STATUS, begun, record_of
     from rheo.cli.sampler import settings_from
     from verify.audit import save

@@ -50,7 +50,7 @@ def rescore(
     if output.exists():
         raise FileExistsError(errno.EEXIST, "a trace is never written over", str(output))
     text.open("rb").close()  # an OSError now rather than later
-    from reports.console_sampler import sequence_bar
+    from reports.bars import work_bar
     from rheo.models.causal import context_limit, eos_tokens
     from rheo.models.prompts import chat_ids
     from verify.rescore import Limits, RescoreError, read
@@ -80,7 +80,7 @@ def rescore(
     total = sum(len(request.text.tokens) for request in requests)
     try:
         steps = rescored(output, requests, model, drafter, order)
-        with closing(steps), sequence_bar(total, 0) as moved:
+        with closing(steps), work_bar(total) as moved:
             for done in steps:
                 moved(done, text.name)
     except ValueError as error:  # a model whose logits are NaN

@@ -89,7 +89,7 @@ def verify_sampler(request: Request) -> int:
 
 def _carried_out(request: Request, plan: Plan) -> tuple[Progress, bool]:
     """The run's progress at its end, and whether it came there without an interrupt."""
-    from reports.console_sampler import sequence_bar
+    from reports.bars import work_bar
     from verify import checkpoint
     from verify.contract import SamplerError
     from verify.run import begun, run
@@ -103,7 +103,7 @@ def _carried_out(request: Request, plan: Plan) -> tuple[Progress, bool]:
     complete = True
     saved = time.monotonic()
     try:
-        with _executor(request) as (executor, workers), sequence_bar(plan.sequences, latest.sequences) as moved:
+        with _executor(request) as (executor, workers), work_bar(plan.sequences, latest.sequences) as moved:
             for progress in run(plan, executor, workers, request.seconds, request.patience, latest):
                 latest = progress
                 moved(latest.sequences, plan.trials[0].name if len(plan.trials) == 1 else f"look {latest.looks + 1}")

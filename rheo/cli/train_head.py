@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
@@ -83,7 +82,9 @@ def train_head(target: str, output: Path, work: Path, dtype: str, device: str, *
 
 def _train(target: str, output: Path, work: Path, dtype: str, device: str, settings: dict[str, Any]) -> None:
     import torch
+    from rich.progress import MofNCompleteColumn, TimeElapsedColumn, TimeRemainingColumn
 
+    from reports.bars import bars
     from rheo.models.drafters.eagle3 import feature_layers
     from rheo.models.drafters.loading import head_source
     from rheo.models.prompts import load_suite
@@ -108,7 +109,7 @@ def _train(target: str, output: Path, work: Path, dtype: str, device: str, setti
     earlier, begun = (start.head_to_go_on(source, model), record_of(source)) if source else (None, None)
     layers, turns = feature_layers(model), turns_of(tokenizer, model)
     plan = TextPlan(settings["seed"], settings["texts"], settings["length"], layers)
-    with _bar() as bar:
+    with bars(MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()) as bar:
         task = bar.add_task("sampling text", total=settings["tokens"])
         paths, text = sample_text(
             model, tokenizer, turns, plan, work, settings["tokens"], library_functions(), forbidden,
@@ -180,21 +181,3 @@ def _shown(bar: Progress) -> Callable[[Fitting], None]:
         bar.update(task, total=progress.total, completed=progress.done, description=text)
 
     return show
-
-
-@contextmanager
-def _bar() -> Iterator[Progress]:
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as bar:
-        yield bar

@@ -52,7 +52,7 @@ def tune(methods: tuple[str, ...], temperature: float, suite: str | None, output
 
     methods = methods or (default_method(config, loaded.drafter),)
     config = calibrated(config, loaded.drafter)
-    from reports.console_bench import work_bar
+    from reports.bars import work_bar
     from reports.console_tune import tune_tables
     from rheo.models.causal import eos_tokens
     from rheo.models.smollm2 import ModelError

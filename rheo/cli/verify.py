@@ -164,7 +164,7 @@ def _carry_out(
     """The cases' checks and the controls; where no cases are named, the statistical tier and the mutants too."""
     import torch
 
-    from reports.console import progress
+    from reports.bars import count_bar
     from verify import gate, statistical_tier
     from verify.cases import CaseError, load
     from verify.controls import CONTROLS
@@ -180,7 +180,7 @@ def _carry_out(
             results.bad.append(str(error))
     methods = None if method is None else (method,)
     steps = 0 if cases else statistical_tier.STEPS if methods is None else len(methods)
-    with progress(len(loaded) + len(CONTROLS) + steps) as advance:
+    with count_bar(len(loaded) + len(CONTROLS) + steps) as advance:
         for name in CONTROLS:
             advance(f"control {name}")
             results.controls.append(gate.check_control(name))

@@ -162,7 +162,7 @@ def _plan(request: Request, loaded: Loaded) -> Plan:
 
 def _carried_out(request: Request, plan: Plan, models: Models) -> tuple[Progress, bool]:
     """The run's progress at its end, and whether it came there without an interrupt."""
-    from reports.console_sampler import sequence_bar
+    from reports.bars import work_bar
     from rheo.models.smollm2 import ModelError
     from verify.checkpoint import CheckpointError
     from verify.models import state
@@ -173,7 +173,7 @@ def _carried_out(request: Request, plan: Plan, models: Models) -> tuple[Progress
     try:
         if request.checkpoint is not None and request.checkpoint.exists():
             latest = begun = state.load(request.checkpoint, plan, request.names)
-        with sequence_bar(len(plan.methods) * plan.tokens + 2 * plan.pilot, latest.tokens) as moved:
+        with work_bar(len(plan.methods) * plan.tokens + 2 * plan.pilot, latest.tokens) as moved:
             drawn = latest.tokens
 
             def on_tokens(part: str, count: int) -> None:
