@@ -6,7 +6,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from reports import exhibits, explanation, subjects, summary, tiers
+from reports import exhibits, explanation, losslessness, subjects, summary, tiers
 from reports.bench import ablations, bound, grid, rounds, setting, shapes, tau
 from reports.bench import summary as bench_summary
 from reports.blocks import Cell, Remark, Section, status_cell, stem
@@ -19,6 +19,7 @@ _SECTIONS = (
     tiers.controls,
     subjects.statistical,
     exhibits.audit,
+    losslessness.section,
     tiers.mutants,
     exhibits.acceptance,
     exhibits.power,
@@ -35,13 +36,20 @@ _BENCH = (
     shapes.shapes,
     setting.setting,
 )
-_TITLES = {"verify": "rheo verify", "sampler": "rheo verify --sampler", "audit": "rheo audit", "bench": "rheo bench"}
+_TITLES = {
+    "verify": "rheo verify",
+    "sampler": "rheo verify --sampler",
+    "models": "rheo verify --target",
+    "audit": "rheo audit",
+    "bench": "rheo bench",
+}
+_TOLD = {"bench": bench_summary, "models": losslessness}  # who says in a sentence what a run found
 
 
 def render(run: Json, source: str) -> str:
     """A run that `schema.load` accepted as HTML; `source` is the name of its file."""
     benched = run["kind"] == "bench"
-    makers, told = (_BENCH, bench_summary) if benched else ((_failures, *_SECTIONS), summary)
+    makers, told = _BENCH if benched else (_failures, *_SECTIONS), _TOLD.get(run["kind"], summary)
     sections = [section for section in (make(run) for make in makers) if section is not None]
     page = _environment().get_template("page.html.j2")
     return page.render(

@@ -196,9 +196,28 @@ AUDIT_TEST = record(
     detectable=or_null(NUMBER),
 )
 
+MODEL_METHOD = record(
+    {"method": TEXT, "status": TEXT},
+    tokens=COUNT,
+    requests=COUNT,
+    impossible=COUNT,
+    checks=or_null(record({"tokens": COUNT, "differing": COUNT, "margin": NUMBER, "tv": NUMBER}, cached=COUNT)),
+    tests=many(AUDIT_TEST),
+)
+
+MODEL_CONTROL = record(
+    {"fault": TEXT, "method": TEXT, "status": TEXT, "pilot": or_null(COUNT)},
+    order=TEXT,
+    distance=NUMBER,
+    at_least=NUMBER,
+    tokens=or_null(COUNT),
+    p_value=PROBABILITY,
+)
+
 # Of every kind but `bench`, which has a schema of its own and is named here for whoever mistypes a kind.
+KINDS = ["verify", "sampler", "models", "audit", "bench"]
 RUN = record(
-    {"schema": {"const": VERSION}, "kind": {"enum": ["verify", "sampler", "audit", "bench"]}, "verdict": TEXT},
+    {"schema": {"const": VERSION}, "kind": {"enum": KINDS}, "verdict": TEXT},
     complete=FLAG,
     seconds=NUMBER,
     checks=many(CHECK),
@@ -217,5 +236,13 @@ RUN = record(
     first_impossible=or_null(TEXT),
     e_value=or_null(NUMBER),
     peak=or_null(NUMBER),
+    target=TEXT,
+    draft=TEXT,
+    dtype=TEXT,
+    temperature=NUMBER,
+    beta=RATE,
+    most=or_null(record({"tv": NUMBER, "margin": NUMBER})),
+    methods=many(MODEL_METHOD),
+    control=or_null(MODEL_CONTROL),
     pit={"type": ["array", "object", "null"], "items": COUNT, "minItems": 1, "additionalProperties": BINS},
 )

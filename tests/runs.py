@@ -86,6 +86,36 @@ def audit_run() -> Json:
     return {**head, "tokens": 200_000, "alpha": 1e-6, "e_value": 0.4, "peak": 3.1, "pit": bins}
 
 
+def models_run() -> Json:
+    """Three methods on a pair of models: one right, one lossy in every way, one that was not reached; a control."""
+    pooled = {"test": "Kolmogorov by p", "tokens": 5_000, "alpha": 1e-11, "statistic": 0.011, "detectable": 0.16}
+    right = {**pooled, "p_value": 0.6, "rejects": False}
+    wrong = {**pooled, "p_value": 1e-14, "rejects": True}
+    checked = {"tokens": 256, "differing": 0, "margin": 0.0, "cached": 256, "tv": 4.1e-6}
+    broken = {**checked, "differing": 3, "margin": 0.8, "tv": 0.02}
+    return {
+        "schema": 2, "kind": "models", "verdict": "lossy", "complete": True, "seconds": 812.0,
+        "target": "smollm2", "draft": "skip:5", "dtype": "float32", "temperature": 1.0, "tokens": 5_000,
+        "alpha": ALPHA, "beta": BETA, "seed": 0, "most": {"tv": 1e-3, "margin": 1e-3},
+        "methods": [
+            _model_method("rheo", "lossless", 5_000, 0, checked, [right]),
+            _model_method("topk", "lossy", 5_000, 2, broken, [wrong]),
+            _model_method("rrsw", "inconclusive", 0, 0, None, []),
+        ],
+        "control": {
+            "fault": "stale row", "method": "rheo", "status": "found", "pilot": 2_000, "order": "p",
+            "distance": 0.4, "at_least": 0.33, "tokens": 900, "p_value": 1e-30,
+        },
+    }  # fmt: skip
+
+
+def _model_method(
+    method: str, status: str, tokens: int, impossible: int, checks: Json | None, tests: list[Json]
+) -> Json:
+    counts = {"tokens": tokens, "requests": tokens // 40, "impossible": impossible}
+    return {"method": method, "status": status, **counts, "checks": checks, "tests": tests}
+
+
 def _check(
     case: str, method: str, check: str, status: str,
     tv: float | str | None = None, accepted: float | str | None = None, detail: str = "",

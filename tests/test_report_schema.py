@@ -42,7 +42,7 @@ def generated(spec: Json, filled: bool) -> Any:
 @pytest.mark.parametrize("filled", [False, True], ids=["required keys", "nulls"])
 def test_whatever_the_schema_lets_be_missing_or_null_is_not_needed(filled: bool, tmp_path: Path) -> None:
     run = {key: generated(spec, filled) for key, spec in schema.RUN["properties"].items()}
-    for kind in ("verify", "sampler", "audit"):
+    for kind in ("verify", "sampler", "models", "audit"):
         path = tmp_path / "run.json"
         path.write_text(json.dumps({**run, "kind": kind}))
         assert "text" in render(schema.load(path), "x")

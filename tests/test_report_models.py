@@ -1,0 +1,70 @@
+"""The page of a run on models: every method with what speaks against it, the control, and the verdict in a sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reports import losslessness
+from reports.page import render
+from tests.conftest import Rheo
+from tests.runs import models_run
+from tests.test_report import Page
+
+
+def test_a_method_stands_with_all_that_speaks_against_it(rheo: Rheo, tmp_path: Path) -> None:
+    run = tmp_path / "run.json"
+    run.write_text(json.dumps(models_run()), encoding="utf-8")
+    assert rheo("report", run) == (0, f"{tmp_path / 'run.html'}\n", "")
+    said = Page((tmp_path / "run.html").read_text(encoding="utf-8")).words
+    assert "1 of 3 lossless" in said
+    assert "What topk emits departs from the target" in said
+    for fault in (
+        "topk: Kolmogorov by p: p-value 1e-14", "topk: 2 tokens of probability 0",
+        "topk: at T = 0 a token whose logit is 0.8 below",
+        "topk: logits from caches are a total variation of 0.02 away",
+    ):  # fmt: skip
+        assert fault in said
+    assert "rheo: " not in said.replace("under rheo: ", "")
+    assert "a stale row under rheo: D = 0.4 by p in" in said and "found, p-value 1e-30" in said
+
+
+@pytest.mark.parametrize(
+    ("verdict", "words"),
+    [
+        ("lossless", "None of 3 methods departs"),
+        ("inconclusive", "Neither lossless nor lossy"),
+        ("control_passed", "nothing else this run says can be relied on"),
+    ],
+)
+def test_the_sentence_says_what_the_verdict_means(verdict: str, words: str) -> None:
+    assert words in Page(render({**models_run(), "verdict": verdict}, "run.json")).words
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"pilot": None}, "not reached"),
+        ({"tokens": None}, "too few to say how many would do"),
+        ({"status": "open"}, "900 others miss it with probability <= 1e-6; that many --tokens would do"),
+        (
+            {"status": "not found", "p_value": 0.2},
+            "<= 1e-6: NOT FOUND, p-value 0.2",
+        ),
+    ],
+)
+def test_the_control_says_how_far_it_came(change: dict[str, Any], words: str) -> None:
+    run = models_run()
+    run["control"] |= change
+    assert words in Page(render(run, "run.json")).words
+
+
+def test_a_dtype_that_rounds_is_not_judged_by_its_caches() -> None:
+    run = {**models_run(), "most": None, "dtype": "bfloat16"}
+    assert losslessness.faults(run["methods"][1], None) == [
+        "Kolmogorov by p: p-value 1e-14 of 5\u202f000 tokens", "2 tokens of probability 0",
+    ]  # fmt: skip
+    assert "bfloat16 rounds" in Page(render(run, "run.json")).words
