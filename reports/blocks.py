@@ -107,6 +107,13 @@ def status_cell(status: str) -> Cell:
     return Cell(status.replace("_", " "), tone_of(status))
 
 
+def badge_of(statuses: Sequence[str]) -> Cell:
+    """How many of several are lossless, in the tone of the worst."""
+    tones = {tone_of(status) for status in statuses}
+    tone: Tone = "bad" if "bad" in tones else "warn" if "warn" in tones else "ok"
+    return Cell(f"{sum(status == 'lossless' for status in statuses)} of {len(statuses)} lossless", tone)
+
+
 def number(value: float | None, digits: int = 3) -> Cell:
     """A number as a cell; a dash for None."""
     return Cell(plain(value, digits), number=True)

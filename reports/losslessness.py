@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from reports.blocks import Block, Cell, Remark, Section, Table, Tone, counted, number, plain, status_cell, tidy, tone_of
+from reports.blocks import (
+    Block,
+    Cell,
+    Remark,
+    Section,
+    Table,
+    Tone,
+    badge_of,
+    counted,
+    number,
+    plain,
+    status_cell,
+    tidy,
+)
 
 Json = dict[str, Any]
 
@@ -27,10 +40,7 @@ def section(run: Json) -> Section | None:
         blocks.append(Remark("".join(told(control, run.get("beta"))), tone_of_control(control)))
     if most is None:
         blocks.append(Remark(rounding(run.get("dtype", "the dtype")), "warn"))
-    right = sum(method["status"] == "lossless" for method in methods)
-    tones = {tone_of(method["status"]) for method in methods}
-    tone: Tone = "bad" if "bad" in tones else "warn" if "warn" in tones else "ok"
-    badge = Cell(f"{right} of {len(methods)} lossless", tone)
+    badge = badge_of([method["status"] for method in methods])
     return Section("models", "On models", lead, [*blocks, _tests(methods)], badge)
 
 

@@ -13,12 +13,11 @@ from reports.blocks import (
     Remark,
     Section,
     Table,
-    Tone,
+    badge_of,
     counted,
     number,
     plain,
     status_cell,
-    tone_of,
 )
 
 Json = dict[str, Any]
@@ -36,10 +35,7 @@ def statistical(run: Json) -> Section | None:
         "the target's law; the number of samples is computed from the claim."
     )
     parts = [_subject(subject, f"subject-{i}") for i, subject in enumerate(subjects, start=1)]
-    right = sum(subject["verdict"] == "lossless" for subject in subjects)
-    tones = {tone_of(subject["verdict"]) for subject in subjects}
-    tone: Tone = "bad" if "bad" in tones else "warn" if "warn" in tones else "ok"
-    badge = Cell(f"{right} of {len(subjects)} lossless", tone)
+    badge = badge_of([subject["verdict"] for subject in subjects])
     return Section("statistical", "Statistical tier", lead, [], badge, parts)
 
 
