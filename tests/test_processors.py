@@ -15,7 +15,7 @@ from rheo.config import Config
 from rheo.decoding import Sampler, play_round
 from rheo.methods import METHODS
 from rheo.uniforms import draw_uniforms
-from tests.test_sampler import CONFIG, FixedLogits, logits_for
+from tests.fixed_logits import CONFIG, FixedLogits, logits_for
 
 WEIGHTS = [(5, 3, 3, 1, 0, 8), (1, 1, 1, 1, 1, 1), (0, 0, 9, 0, 0, 0), (100, 1, 50, 50, 2, 49)]
 

@@ -20,6 +20,7 @@ from rheo.models.drafters.eagle3_head import Eagle3Head, HeadShape
 from rheo.models.drafters.language_model import LanguageModel
 from rheo.models.layer_skip import skip_last_layers
 from rheo.tree import Tree
+from verify.benchmark.texts import Models
 
 VOCAB, DRAFT_VOCAB = 48, 30
 SIZES: dict[str, Any] = {
@@ -57,6 +58,12 @@ def small_draft() -> Any:
 
 def skipping(target: Any) -> LanguageModel:
     return LanguageModel(skip_last_layers(target, len(target.model.layers) - 3))
+
+
+def tiny_pair() -> Models:
+    """The tiny target and the draft that skips its layers, as a benchmark takes them."""
+    target = tiny_target()
+    return Models(target, skipping(target))
 
 
 def head_tensors(draft_vocab: int = DRAFT_VOCAB) -> dict[str, Tensor]:
