@@ -9,7 +9,7 @@ from typing import TypeVar
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from properties.strategies import LARGE, Grown, pairs, trees
+from properties.strategies import CALIBRATED, LARGE, Grown, pairs, trees
 from verify.toys import Weights
 
 Drawn = TypeVar("Drawn")
@@ -27,7 +27,7 @@ TREES: dict[str, Callable[[Grown], bool]] = {
     "T = 0": lambda grown: grown.case.config.temperature == 0,
     "0 < T < 1": lambda grown: 0 < grown.case.config.temperature < 1,
     "no anchors": lambda grown: grown.case.config.anchors == 0,
-    "calibrated": lambda grown: grown.case.config.calibration is not None,
+    "calibrated": lambda grown: grown.case.config.calibration is not None and grown.method in CALIBRATED,
     "truncated support": lambda grown: (grown.case.config.support or grown.case.toy.vocab) < grown.case.toy.vocab,
     "a probe survives": lambda grown: any(node.kind == "probe" for node in grown.tree.nodes),
     "a filler survives": lambda grown: any(node.kind == "filler" for node in grown.tree.nodes),

@@ -15,11 +15,13 @@ from hypothesis import strategies as st
 from reference import lazy
 from reference.choose import Site
 from reference.distributions import Array, exact, temper
+from reference.growths import GROWTHS
 from reference.methods import METHODS, SLOTTED
 from reference.rules import RULES, Rule
 from reference.rules.children import Children
 from reference.tree import Tree
 from reference.verification import survivors
+from rheo.acceptance import Acceptance
 from rheo.calibration import Calibration, Curve
 from rheo.config import Config
 from verify.cases import Case
@@ -30,6 +32,7 @@ from verify.transport import slot_plan
 TEMPERATURES = (Fraction(1), Fraction(1, 2), Fraction(1, 3), Fraction(0))
 SHAPES = ((0, 1), (1, 2), (0, 2), (1, 3), (0, 3), (2, 3), (1, 4), (0, 4), (2, 4), (3, 4))  # anchors, slots
 BUDGETS = (1, 2, 3, 4, 5, 8, 12, 20, 20)
+CALIBRATED = tuple(name for name in SLOTTED if METHODS[name].growth in (GROWTHS["calibrated"], GROWTHS["adaptive"]))
 LARGE = 1_000  # the weight of a near-delta's token beside ones
 
 
@@ -117,6 +120,18 @@ def cases(draw: st.DrawFn, largest_vocab: int = 4, deepest: int = 2) -> Case:
     """A toy with a configuration, small enough for its exact law to take milliseconds."""
     vocab, depth = draw(vocabs(largest_vocab)), draw(st.integers(1, deepest))
     return Case("drawn", draw(toys(vocab, depth)), draw(configs(vocab, depth)))
+
+
+@st.composite
+def fixed_cases(draw: st.DrawFn) -> Case:
+    """Cases for trees of fixed shape: siblings that are drawn one after the other, few enough for an exact law."""
+    vocab, depth = draw(st.sampled_from((4, 4, 3))), draw(st.sampled_from((1, 2)))
+    slots, budget = draw(st.sampled_from((2, 3))), draw(st.integers(2, 5 if depth == 1 else 4))
+    support, temperature = draw(st.one_of(st.none(), st.integers(2, vocab))), draw(st.sampled_from(TEMPERATURES[:2]))
+    rates = draw(st.lists(st.sampled_from((Fraction(0), *PARTS)), min_size=slots - 1, max_size=slots - 1))
+    acceptance = Acceptance((draw(st.sampled_from(PARTS)), *rates))
+    config = Config(0, slots, 2, depth, budget, support, temperature, acceptance=acceptance)
+    return Case("drawn", draw(toys(vocab, depth)), config)
 
 
 @st.composite

@@ -1,4 +1,4 @@
-"""Progress of long work: bars on standard error that leave nothing behind, and are silent where that is no terminal."""
+"""Progress of long work: bars on standard error, which are silent where that is no terminal."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from rich.progress import (
 )
 
 
-def bars(*columns: ProgressColumn) -> Progress:
-    """Any number of bars with these columns, what is being done behind them."""
+def bars(*columns: ProgressColumn, keep: bool = False) -> Progress:
+    """Any number of bars with these columns, what is being done behind them. keep: whether they stay at the end."""
     console = Console(stderr=True)
     text = TextColumn("{task.description}")
-    return Progress(BarColumn(), *columns, text, console=console, transient=True, disable=not console.is_terminal)
+    return Progress(BarColumn(), *columns, text, console=console, transient=not keep, disable=not console.is_terminal)
 
 
 @contextmanager

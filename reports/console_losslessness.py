@@ -29,23 +29,30 @@ def losslessness_table(record: Record, on_stderr: bool = False) -> None:
     console.print(table)
     for method in record["methods"]:
         for line in losslessness.faults(method, record["most"]):
-            console.print(f"{method['method']}: {line}", style="red", markup=False, highlight=False, soft_wrap=True)
-    console.print(_control(record["control"], record["beta"]), highlight=False, soft_wrap=True)
+            fault = f"{method['method']}: {_typed(line)}"
+            console.print(fault, style="red", markup=False, highlight=False, soft_wrap=True)
+    console.print(_control(record), highlight=False, soft_wrap=True)
     if record["most"] is None:
         console.print(losslessness.rounding(record["dtype"]), style="yellow", highlight=False, soft_wrap=True)
-    details = f"alpha {record['alpha']:g}, beta {record['beta']:g}, {record['seconds']} s"
+    details = f"alpha {plain(record['alpha'])}, beta {plain(record['beta'])}, {record['seconds']} s"
     verdict = record["verdict"] if record["complete"] else f"{record['verdict']}, interrupted"
     colour = _COLOUR.get(record["verdict"], "yellow")
     console.print(f"verdict: [{colour}]{verdict.replace('_', ' ')}[/]  ({details})", highlight=False, soft_wrap=True)
 
 
 def _method(method: Record) -> tuple[str, ...]:
-    p_value, finds = (plain(value, 2) for value in (losslessness.smallest(method), losslessness.finds(method)))
+    p_value, finds = (_typed(plain(x, 2)) for x in (losslessness.smallest(method), losslessness.finds(method)))
     checks = losslessness.differing(method), losslessness.distance(method)
     return method["method"], f"{method['tokens']:,}", *checks, p_value, finds, _MARK[method["status"]]
 
 
-def _control(control: Record, beta: float) -> str:
-    tale, outcome = map(escape, losslessness.told(control, beta))
+def _control(record: Record) -> str:
+    control = record["control"]
+    tale, outcome = (escape(_typed(part)) for part in losslessness.told(control, record["tokens"], record["beta"]))
     colour = {"found": "green", "not found": "bold red"}.get(control["status"], "yellow")
     return f"{tale}[{colour}]{outcome}[/]" if outcome else f"[{colour}]{tale}[/]"
+
+
+def _typed(text: str) -> str:
+    """With commas for the narrow spaces of a page, which not every terminal can print."""
+    return text.replace("\u202f", ",")

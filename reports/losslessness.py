@@ -25,45 +25,55 @@ Json = dict[str, Any]
 
 def section(run: Json) -> Section | None:
     """Methods on a pair of models: what was checked without a sample, what was tested, and the control."""
-    methods = run.get("methods", [])
-    if not methods:
+    if run["kind"] != "models":
         return None
+    methods, most, control = run["methods"], run["most"], run["control"]
     lead = (
         "Tokens that a method emitted, judged by the probabilities of an independent forward that knows no tree and no "
         "cache. Greedy decoding and the logits from caches are compared besides, without a sample."
     )
-    most = run.get("most")
     remarks = [Remark(f"{each['method']}: {line}", "bad") for each in methods for line in faults(each, most)]
     blocks: list[Block] = [_methods(methods), *remarks]
-    control = run.get("control")
-    if control:
-        blocks.append(Remark("".join(told(control, run.get("beta"))), tone_of_control(control)))
+    blocks.append(Remark("".join(told(control, run["tokens"], run["beta"])), tone_of_control(control)))
     if most is None:
-        blocks.append(Remark(rounding(run.get("dtype", "the dtype")), "warn"))
+        blocks.append(Remark(rounding(run["dtype"]), "warn"))
+    if any(method.get("tests") for method in methods):
+        blocks.append(_tests(methods))
+    found = {"found": "lossless", "not found": "control_passed"}.get(control["status"], "inconclusive")
     badge = badge_of([method["status"] for method in methods])
-    return Section("models", "On models", lead, [*blocks, _tests(methods)], badge)
+    tone = badge_of([*(method["status"] for method in methods), found]).tone
+    return Section("models", "On models", lead, blocks, Cell(badge.text, tone))
 
 
 def sentence(run: Json) -> str:
-    """What the verdict says of the methods, with its error rates."""
-    methods = run.get("methods", [])
-    rates = f"a right sampler is called lossy with probability at most {plain(run.get('alpha'))}"
+    """What the verdict says of the methods, with alpha, beta and what is found at them."""
+    methods, dtype = run["methods"], run["dtype"]
+    rates = f"a right sampler is called lossy with probability at most {plain(run['alpha'])}"
+    if run["most"] is None:
+        rates = f"{dtype} rounds, and the tests see that too"
     if run["verdict"] == "lossless":
-        tokens = plain(min((method.get("tokens", 0) for method in methods), default=0))
-        return f"None of {counted(len(methods), 'method')} departs from the target in {tokens} tokens each ({rates})."
+        tokens = counted(min((method.get("tokens", 0) for method in methods), default=0), "token")
+        found = [distance for distance in map(finds, methods) if distance is not None]
+        missed = f", a distance of {plain(max(found), 2)} missed with at most {plain(run['beta'])}" if found else ""
+        return f"No departure from the target was found in {tokens} of {_each(methods)} ({rates}{missed})."
     if run["verdict"] == "lossy":
-        lossy = ", ".join(method["method"] for method in methods if method["status"] == "lossy")
+        lossy = ", ".join(method["method"] for method in methods if method["status"] == "lossy") or "a method"
         return f"What {lossy} emits departs from the target ({rates})."
     if run["verdict"] == "control_passed":
         return "A sampler with a broken cache was not found: nothing else this run says can be relied on."
     return "Neither lossless nor lossy is shown: it was stopped, or too little was sampled."
 
 
+def _each(methods: Sequence[Json]) -> str:
+    return "one method" if len(methods) == 1 else f"each of {counted(len(methods), 'method')}"
+
+
 def facts(run: Json) -> list[tuple[str, str]]:
     """The run in numbers."""
-    said = [(key, str(run[key])) for key in ("target", "draft", "dtype") if key in run]
-    keys = ("temperature", "tokens", "alpha", "beta", "seconds")
-    return said + [(key, plain(run[key])) for key in keys if key in run]
+    said = [(key, run[key]) for key in ("target", "draft", "dtype")]
+    numbers = {"temperature": "temperature", "tokens": "tokens a method", "alpha": "alpha", "beta": "beta"}
+    said += [(name, plain(run[key])) for key, name in numbers.items()]
+    return [*said, ("seconds", plain(run["seconds"]))] if "seconds" in run else said
 
 
 def faults(method: Json, most: Json | None) -> list[str]:
@@ -84,8 +94,11 @@ def faults(method: Json, most: Json | None) -> list[str]:
     return lines
 
 
-def told(control: Json, beta: float | None) -> tuple[str, str]:
-    """What became of the control: the tale, and its outcome behind it ("" while it is open)."""
+def told(control: Json, tokens: int, beta: float) -> tuple[str, str]:
+    """What became of the control: the tale, and its outcome behind it ("" while it is open).
+
+    tokens: of a method, the most that the control may take.
+    """
     name = f"control, a cache with a {control['fault']} under {control['method']}"
     if control["pilot"] is None or "distance" not in control:
         return f"{name}: not reached", ""
@@ -95,7 +108,8 @@ def told(control: Json, beta: float | None) -> tuple[str, str]:
         return f"{name}: {pilot}, too few to say how many would do", ""
     needed = f"{pilot}, so that {plain(control['tokens'])} others miss it with probability <= {plain(beta)}"
     if control["status"] == "open":
-        return f"{name}: {needed}; that many --tokens would do", ""
+        enough = control["tokens"] <= tokens
+        return f"{name}: {needed}; {'stopped before its end' if enough else 'that many --tokens would do'}", ""
     outcome = "NOT FOUND" if control["status"] == "not found" else control["status"]
     return f"{name}: {needed}: ", f"{outcome}, p-value {plain(control.get('p_value'), 2)}"
 
@@ -103,7 +117,7 @@ def told(control: Json, beta: float | None) -> tuple[str, str]:
 def tone_of_control(control: Json) -> Tone:
     """A control that was found is right, one that was not is worse than a lossy method."""
     tones: dict[str, Tone] = {"found": "ok", "not found": "bad"}
-    return tones.get(control["status"], "warn")
+    return "warn" if control["pilot"] is None else tones.get(control["status"], "warn")
 
 
 def rounding(dtype: str) -> str:

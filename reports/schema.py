@@ -70,7 +70,8 @@ def _fault(run: Any) -> str | None:
     if isinstance(run, dict) and run.get("schema", VERSION) != VERSION:
         return f"$.schema: version {run['schema']!r} of the schema, only {VERSION} is read"
     bench = isinstance(run, dict) and run.get("kind") == "bench"
-    error = best_match(Draft202012Validator(BENCH if bench else RUN).iter_errors(run))
+    models = isinstance(run, dict) and run.get("kind") == "models"
+    error = best_match(Draft202012Validator(BENCH if bench else MODELS if models else RUN).iter_errors(run))
     if error is not None:
         return f"{error.json_path}: {error.message}"
     return None if bench else _orphan(run)
@@ -214,7 +215,7 @@ MODEL_CONTROL = record(
     p_value=PROBABILITY,
 )
 
-# Of every kind but `bench`, which has a schema of its own and is named here for whoever mistypes a kind.
+# Of every kind but `bench` and `models`, which have schemas of their own and are named for whoever mistypes a kind.
 KINDS = ["verify", "sampler", "models", "audit", "bench"]
 RUN = record(
     {"schema": {"const": VERSION}, "kind": {"enum": KINDS}, "verdict": TEXT},
@@ -236,13 +237,26 @@ RUN = record(
     first_impossible=or_null(TEXT),
     e_value=or_null(NUMBER),
     peak=or_null(NUMBER),
-    target=TEXT,
-    draft=TEXT,
-    dtype=TEXT,
-    temperature=NUMBER,
-    beta=RATE,
-    most=or_null(record({"tv": NUMBER, "margin": NUMBER})),
-    methods=many(MODEL_METHOD),
-    control=or_null(MODEL_CONTROL),
     pit={"type": ["array", "object", "null"], "items": COUNT, "minItems": 1, "additionalProperties": BINS},
+)
+
+MODELS = record(
+    {
+        "schema": {"const": VERSION},
+        "kind": {"const": "models"},
+        "verdict": TEXT,
+        "target": TEXT,
+        "draft": TEXT,
+        "dtype": TEXT,
+        "temperature": NUMBER,
+        "tokens": COUNT,
+        "alpha": RATE,
+        "beta": RATE,
+        "most": or_null(record({"tv": NUMBER, "margin": NUMBER})),
+        "methods": many(MODEL_METHOD),
+        "control": MODEL_CONTROL,
+    },
+    complete=FLAG,
+    seconds=NUMBER,
+    seed=SEED,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from reports import losslessness
+from reports.console_losslessness import losslessness_table
 from reports.page import render
 from tests.conftest import Rheo
 from tests.runs import models_run
@@ -21,6 +23,7 @@ def test_a_method_stands_with_all_that_speaks_against_it(rheo: Rheo, tmp_path: P
     assert rheo("report", run) == (0, f"{tmp_path / 'run.html'}\n", "")
     said = Page((tmp_path / "run.html").read_text(encoding="utf-8")).words
     assert "1 of 3 lossless" in said
+    assert "Nothing was sampled" not in said
     assert "What topk emits departs from the target" in said
     for fault in (
         "topk: Kolmogorov by p: p-value 1e-14", "topk: 2 tokens of probability 0",
@@ -35,7 +38,7 @@ def test_a_method_stands_with_all_that_speaks_against_it(rheo: Rheo, tmp_path: P
 @pytest.mark.parametrize(
     ("verdict", "words"),
     [
-        ("lossless", "None of 3 methods departs"),
+        ("lossless", "No departure from the target was found in 0 tokens of each of 3 methods"),
         ("inconclusive", "Neither lossless nor lossy"),
         ("control_passed", "nothing else this run says can be relied on"),
     ],
@@ -49,7 +52,8 @@ def test_the_sentence_says_what_the_verdict_means(verdict: str, words: str) -> N
     [
         ({"pilot": None}, "not reached"),
         ({"tokens": None}, "too few to say how many would do"),
-        ({"status": "open"}, "900 others miss it with probability <= 1e-6; that many --tokens would do"),
+        ({"status": "open", "tokens": 9_000}, "miss it with probability <= 1e-6; that many --tokens would do"),
+        ({"status": "open"}, "900 others miss it with probability <= 1e-6; stopped before its end"),
         (
             {"status": "not found", "p_value": 0.2},
             "<= 1e-6: NOT FOUND, p-value 0.2",
@@ -60,6 +64,32 @@ def test_the_control_says_how_far_it_came(change: dict[str, Any], words: str) ->
     run = models_run()
     run["control"] |= change
     assert words in Page(render(run, "run.json")).words
+
+
+@pytest.mark.parametrize(("status", "sign"), [("found", "✓"), ("open", "?"), ("not found", "✗")])
+def test_the_section_is_no_greener_than_its_control(status: str, sign: str) -> None:
+    run = models_run()
+    run["methods"], run["control"]["status"] = run["methods"][:1], status
+    badge = losslessness.section(run).badge  # type: ignore[union-attr]
+    assert badge is not None and (badge.sign, badge.text) == (sign, "1 of 1 lossless")
+
+
+@pytest.mark.parametrize("key", ["most", "methods", "control", "tokens"])
+def test_a_run_that_lacks_what_its_verdict_hangs_on_is_refused(key: str, rheo: Rheo, tmp_path: Path) -> None:
+    run = models_run()
+    del run[key]
+    (tmp_path / "run.json").write_text(json.dumps(run), encoding="utf-8")
+    status, _, err = rheo("report", tmp_path / "run.json")
+    assert status == 2 and f"'{key}' is a required property" in err and err.count("\n") == 1
+
+
+def test_a_terminal_of_few_characters_can_print_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    poor = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+    monkeypatch.setattr("sys.stdout", poor)
+    losslessness_table(models_run())
+    poor.flush()
+    said = poor.buffer.getvalue().decode("latin-1")
+    assert "p-value 1e-14 of 5,000 tokens" in said
 
 
 def test_a_dtype_that_rounds_is_not_judged_by_its_caches() -> None:

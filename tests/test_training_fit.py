@@ -197,6 +197,11 @@ def test_the_command_ends_with_a_head_that_loads_and_its_record(
     assert len(record["held_out"]["humaneval"]["overlap"]) == 8
     again = CliRunner().invoke(command.train_head, [*where, *sizes, "--dtype", "float32"], catch_exceptions=False)
     assert again.output == result.output  # nothing is sampled or fitted twice
+    shards = sorted((tmp_path / "work").glob("text-*"))
+    other = [*where, *sizes, "--dtype", "float32", "--tokens", "100000", "--rate", "0.5"]
+    refused = CliRunner().invoke(command.train_head, other)
+    assert refused.exit_code == 1 and "of another plan, head or text" in refused.output
+    assert sorted((tmp_path / "work").glob("text-*")) == shards  # and nothing was sampled in vain
 
     further = ["--output", str(tmp_path / "further"), "--work", str(tmp_path / "more"), "--target", str(folder)]
     keep = [option for i, option in enumerate(sizes) if "--vocab" not in sizes[max(0, i - 1) : i + 1]]

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from reference.methods import PAPER
+from reports import schema
 from rheo.models import generation
 from rheo.models.target import Target
 from tests.conftest import Rheo
@@ -59,6 +60,7 @@ def test_every_method_is_lossless_and_the_broken_cache_is_found(verify: Any) -> 
     control = record["control"]
     assert control["status"] == "found" and control["tokens"] <= 2000 and control["p_value"] < 1e-6 / 36
     assert "verdict: lossless" in err and "stale row" in err and "found" in err
+    assert record.keys() == schema.MODELS["properties"].keys()
 
 
 @pytest.mark.parametrize("fault", [KeptSibling, ShiftedPosition])

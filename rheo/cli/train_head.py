@@ -92,7 +92,7 @@ def _train(target: str, output: Path, work: Path, dtype: str, device: str, setti
     from rheo.training import start
     from rheo.training.decoding import use_grouped_attention
     from rheo.training.export import parameters, record_of, save_head
-    from rheo.training.fit import FitPlan, Teacher, fit
+    from rheo.training.fit import FitPlan, Teacher, fit, require_same_plan
     from rheo.training.held_out import held_out
     from rheo.training.measure import agreement
     from rheo.training.prompts import library_functions, opening_tokens, turns_of, word_runs
@@ -105,11 +105,15 @@ def _train(target: str, output: Path, work: Path, dtype: str, device: str, setti
     use_grouped_attention(model)
     _require_sizes(settings, model.config.get_text_config().num_attention_heads)
     source = head_source(settings["start"]) if settings["start"] else None
-    # A head that is no good is found before hours of sampling.
+    # A head or a checkpoint that is no good is found before hours of sampling.
     earlier, begun = (start.head_to_go_on(source, model), record_of(source)) if source else (None, None)
+    keys_of_plan = ("seed", "epochs", "batch", "steps", "alone", "rate", "weight_decay", "overlap", "share")
+    fit_plan = FitPlan(opening=opening_tokens(tokenizer), **{key: settings[key] for key in keys_of_plan})
+    checkpoint = work / "fit.pt"
+    require_same_plan(checkpoint, fit_plan, earlier)
     layers, turns = feature_layers(model), turns_of(tokenizer, model)
     plan = TextPlan(settings["seed"], settings["texts"], settings["length"], layers)
-    with bars(MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()) as bar:
+    with bars(MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(), keep=True) as bar:
         task = bar.add_task("sampling text", total=settings["tokens"])
         paths, text = sample_text(
             model, tokenizer, turns, plan, work, settings["tokens"], library_functions(), forbidden,
@@ -122,9 +126,7 @@ def _train(target: str, output: Path, work: Path, dtype: str, device: str, setti
         embeddings, matrix = (weights.weight.detach() for weights in start.embedding_pair(model))
         kind = getattr(torch, dtype)
         teacher = Teacher(embeddings, matrix[torch.tensor(known, device=device)].to(kind), scale.to(device))
-        keys_of_plan = ("seed", "epochs", "batch", "steps", "alone", "rate", "weight_decay", "overlap", "share")
-        fit_plan = FitPlan(opening=opening_tokens(tokenizer), **{key: settings[key] for key in keys_of_plan})
-        fitted = fit(head, teacher, paths, fit_plan, work / "fit.pt", kind != torch.float32, _shown(bar))
+        fitted = fit(head, teacher, paths, fit_plan, checkpoint, kind != torch.float32, _shown(bar))
         measuring = time.monotonic()
         use_grouped_attention(model)
         found = {}

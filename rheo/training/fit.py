@@ -203,18 +203,35 @@ def _save(
     os.replace(scratch, path)
 
 
+def require_same_plan(path: Path, plan: FitPlan, start: Eagle3Head | None) -> None:
+    """ModelError for a checkpoint that `fit` would refuse whatever the text, so that none is sampled for it.
+
+    start: the head that the fit begins with, None for a new one, which hangs on the text.
+    """
+    if path.is_file():
+        known = asdict(plan) if start is None else {**asdict(plan), "start": _digest(start)}
+        _loaded(path, known, torch.device("cpu"))
+
+
+def _loaded(path: Path, known: dict[str, Any], device: torch.device) -> dict[str, Any]:
+    """A checkpoint, of whose plan this much is known."""
+    try:
+        saved: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
+        same = known.items() <= saved["plan"].items()
+    except Exception as error:  # whatever a damaged file makes of it
+        raise ModelError(f"{path}: damaged; remove it to start the fit anew") from error
+    if not same:
+        raise ModelError(f"{path}: of another plan, head or text; move it away to start the fit anew")
+    return saved
+
+
 def _resume(
     path: Path, head: Eagle3Head, optimisers: Sequence[torch.optim.Optimizer], identity: dict[str, Any]
 ) -> tuple[int, float]:
     """Batches done and seconds spent before."""
     if not path.is_file():
         return 0, 0.0
-    try:
-        saved = torch.load(path, map_location=head.fc.weight.device, weights_only=True)
-    except Exception as error:  # whatever a damaged file makes of it
-        raise ModelError(f"{path}: damaged; remove it to start the fit anew") from error
-    if saved["plan"] != identity:
-        raise ModelError(f"{path}: of another plan, head or text; remove it to start the fit anew")
+    saved = _loaded(path, identity, head.fc.weight.device)
     head.load_state_dict(saved["head"])
     for optimiser, state in zip(optimisers, saved["optimisers"], strict=True):
         optimiser.load_state_dict(state)

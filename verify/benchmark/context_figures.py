@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from verify.acceptance import Emitted
 from verify.benchmark import stats
-from verify.benchmark.gathered import Finished, Record, added, by_question
+from verify.benchmark.gathered import Finished, Record, by_question
 from verify.benchmark.plan import BASE, Plan, Unit, values, variant_name
-from verify.benchmark.shapes import of_record
 
 _BASELINES = ("topk", "rheo")
 _MOST_POINTS = 500
@@ -56,7 +55,7 @@ def _count(suites: Sequence[Emitted]) -> int:
 
 
 def grid(plan: Plan, contexts: Finished) -> list[Record]:
-    """The same on the average of suites, for every temperature and tree size together."""
+    """What `expected` says, on the average of suites, for every temperature and tree size together."""
     rows = []
     for temperature in values(plan, "temperature") or [float(plan.config.temperature)]:
         mine = [each for each in contexts if each[0].temperature == temperature]
@@ -67,24 +66,6 @@ def grid(plan: Plan, contexts: Finished) -> list[Record]:
     return rows
 
 
-def shapes(unit: Unit, record: Record) -> Record:
-    """What was measured beforehand at one temperature, and what was chosen by it."""
-    chosen = of_record(record).slots
-    choices = [
-        {
-            "method": name,
-            "budget": int(budget),
-            "slots": chosen[name][int(budget)],
-            "tried": [int(k) for k in taus],
-            "tau": list(taus.values()),
-        }
-        for name, by_budget in record["tau"].items()
-        for budget, taus in by_budget.items()
-    ]
-    about = {"temperature": unit.temperature, "contexts": record["contexts"]}
-    return {**about, "acceptance": record["acceptance"], "choices": choices}
-
-
 def depth_one(contexts: Finished) -> Record | None:
     """Acceptance of the root's children beside its bounds, by method; None where no context is finished."""
     points = [{"suite": unit.suite, "methods": node} for unit, record in contexts for node in record["depth_one"]]
@@ -93,7 +74,7 @@ def depth_one(contexts: Finished) -> Record | None:
     methods = {}
     for name in dict.fromkeys(name for point in points for name in point["methods"]):
         mine = [point["methods"][name] for point in points if name in point["methods"]]
-        methods[name] = {key: total / len(mine) for key, total in added(mine).items()}
+        methods[name] = {key: total / len(mine) for key, total in _added(mine).items()}
     return {"contexts": len(points), "methods": methods, "points": points[:: -(-len(points) // _MOST_POINTS)]}
 
 
@@ -133,7 +114,7 @@ def _ablated(plan: Plan, contexts: Finished, variant: str, name: str, paired: bo
 
 def _draft_figures(found: Sequence[Record], contexts: int) -> Record:
     """How good the draft's root is, what its probes did, and how long drafting took."""
-    root, probe, timed = (added([record[key] for record in found]) for key in ("root", "probe", "timed"))
+    root, probe, timed = (_added([record[key] for record in found]) for key in ("root", "probe", "timed"))
     trees = timed.get("trees", 0)
     return {
         "draft_ms": 1e3 * timed["draft"] / trees if trees else None,
@@ -147,3 +128,8 @@ def _draft_figures(found: Sequence[Record], contexts: int) -> Record:
         if probe
         else None,
     }
+
+
+def _added(records: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    keys = dict.fromkeys(key for record in records for key in record)
+    return {key: sum(record.get(key, 0) for record in records) for key in keys}

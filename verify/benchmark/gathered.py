@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from verify.acceptance import Emitted
@@ -43,9 +43,3 @@ def by_question(
         if sums:
             gathered.append(sums)
     return gathered
-
-
-def added(records: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Sums by key."""
-    keys = dict.fromkeys(key for record in records for key in record)
-    return {key: sum(record.get(key, 0) for record in records) for key in keys}

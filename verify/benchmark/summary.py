@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from verify.benchmark.context_figures import ablation, depth_one, expected, grid, shapes
+from verify.benchmark.context_figures import ablation, depth_one, expected, grid
 from verify.benchmark.gathered import Record, suites_of, with_average
-from verify.benchmark.plan import Plan, units
+from verify.benchmark.plan import Plan, Unit, units
+from verify.benchmark.shapes import of_record
 from verify.benchmark.text_figures import acceptance, rounds_of, table, times
 
 
@@ -26,7 +27,7 @@ def summary(plan: Plan, records: Mapping[str, Record], dtype: str) -> Record:
         "floor": _floor([record for unit, record in finished if unit.kind == "floor"], dtype),
         "depth_one": depth_one(own),
         "ablations": {key: ablation(plan, contexts, key) for key in plan.ablations},
-        "shapes": [shapes(unit, record) for unit, record in finished if unit.kind == "shapes"],
+        "shapes": [_shapes(unit, record) for unit, record in finished if unit.kind == "shapes"],
         "grid": grid(plan, contexts) if {"temperature", "budget"} & set(plan.ablations) else [],
     }
 
@@ -37,3 +38,21 @@ def _floor(records: list[Record], dtype: str) -> Record | None:
         return None
     mean = sum(record["sum"] for record in records) / tokens
     return {"tokens": tokens, "mean": mean, "largest": max(r["largest"] for r in records), "dtype": dtype}
+
+
+def _shapes(unit: Unit, record: Record) -> Record:
+    """What was measured beforehand at one temperature, and what was chosen by it."""
+    chosen = of_record(record).slots
+    choices = [
+        {
+            "method": name,
+            "budget": int(budget),
+            "slots": chosen[name][int(budget)],
+            "tried": [int(k) for k in taus],
+            "tau": list(taus.values()),
+        }
+        for name, by_budget in record["tau"].items()
+        for budget, taus in by_budget.items()
+    ]
+    about = {"temperature": unit.temperature, "contexts": record["contexts"]}
+    return {**about, "acceptance": record["acceptance"], "choices": choices}
