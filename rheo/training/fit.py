@@ -210,19 +210,21 @@ def require_same_plan(path: Path, plan: FitPlan, start: Eagle3Head | None) -> No
     """
     if path.is_file():
         known = asdict(plan) if start is None else {**asdict(plan), "start": _digest(start)}
-        _loaded(path, known, torch.device("cpu"))
+        if not known.items() <= _loaded(path, torch.device("cpu"))["plan"].items():
+            raise _of_another(path)
 
 
-def _loaded(path: Path, known: dict[str, Any], device: torch.device) -> dict[str, Any]:
-    """A checkpoint, of whose plan this much is known."""
+def _loaded(path: Path, device: torch.device) -> dict[str, Any]:
     try:
         saved: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
-        same = known.items() <= saved["plan"].items()
+        saved["plan"].items()
     except Exception as error:  # whatever a damaged file makes of it
         raise ModelError(f"{path}: damaged; remove it to start the fit anew") from error
-    if not same:
-        raise ModelError(f"{path}: of another plan, head or text; move it away to start the fit anew")
     return saved
+
+
+def _of_another(path: Path) -> ModelError:
+    return ModelError(f"{path}: of another plan, head or text; move it away to start the fit anew")
 
 
 def _resume(
@@ -231,7 +233,9 @@ def _resume(
     """Batches done and seconds spent before."""
     if not path.is_file():
         return 0, 0.0
-    saved = _loaded(path, identity, head.fc.weight.device)
+    saved = _loaded(path, head.fc.weight.device)
+    if saved["plan"] != identity:
+        raise _of_another(path)
     head.load_state_dict(saved["head"])
     for optimiser, state in zip(optimisers, saved["optimisers"], strict=True):
         optimiser.load_state_dict(state)
