@@ -23,10 +23,8 @@ from reports.blocks import (
 Json = dict[str, Any]
 
 
-def section(run: Json) -> Section | None:
+def section(run: Json) -> Section:
     """Methods on a pair of models: what was checked without a sample, what was tested, and the control."""
-    if run["kind"] != "models":
-        return None
     methods, most, control = run["methods"], run["most"], run["control"]
     lead = (
         "Tokens that a method emitted, judged by the probabilities of an independent forward that knows no tree and no "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -19,7 +21,6 @@ _SECTIONS = (
     tiers.controls,
     subjects.statistical,
     exhibits.audit,
-    losslessness.section,
     tiers.mutants,
     exhibits.acceptance,
     exhibits.power,
@@ -43,13 +44,17 @@ _TITLES = {
     "audit": "rheo audit",
     "bench": "rheo bench",
 }
-_TOLD = {"bench": bench_summary, "models": losslessness}  # who says in a sentence what a run found
 
 
 def render(run: Json, source: str) -> str:
     """A run that `schema.load` accepted as HTML; `source` is the name of its file."""
     benched = run["kind"] == "bench"
-    makers, told = _BENCH if benched else (_failures, *_SECTIONS), _TOLD.get(run["kind"], summary)
+    makers: Sequence[Callable[[Json], Section | None]] = (_failures, *_SECTIONS)
+    told: ModuleType = summary
+    if benched:
+        makers, told = _BENCH, bench_summary
+    elif run["kind"] == "models":
+        makers, told = (losslessness.section,), losslessness
     sections = [section for section in (make(run) for make in makers) if section is not None]
     page = _environment().get_template("page.html.j2")
     return page.render(

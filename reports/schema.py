@@ -69,12 +69,12 @@ def _fault(run: Any) -> str | None:
     """Where a document departs from the schema, and how; None if it does not."""
     if isinstance(run, dict) and run.get("schema", VERSION) != VERSION:
         return f"$.schema: version {run['schema']!r} of the schema, only {VERSION} is read"
-    bench = isinstance(run, dict) and run.get("kind") == "bench"
-    models = isinstance(run, dict) and run.get("kind") == "models"
-    error = best_match(Draft202012Validator(BENCH if bench else MODELS if models else RUN).iter_errors(run))
+    kind = run.get("kind") if isinstance(run, dict) else None
+    schema = BENCH if kind == "bench" else MODELS if kind == "models" else RUN
+    error = best_match(Draft202012Validator(schema).iter_errors(run))
     if error is not None:
         return f"{error.json_path}: {error.message}"
-    return None if bench else _orphan(run)
+    return _orphan(run) if schema is RUN else None
 
 
 def _orphan(run: Json) -> str | None:

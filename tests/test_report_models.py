@@ -70,7 +70,7 @@ def test_the_control_says_how_far_it_came(change: dict[str, Any], words: str) ->
 def test_the_section_is_no_greener_than_its_control(status: str, sign: str) -> None:
     run = models_run()
     run["methods"], run["control"]["status"] = run["methods"][:1], status
-    badge = losslessness.section(run).badge  # type: ignore[union-attr]
+    badge = losslessness.section(run).badge
     assert badge is not None and (badge.sign, badge.text) == (sign, "1 of 1 lossless")
 
 
@@ -81,6 +81,12 @@ def test_a_run_that_lacks_what_its_verdict_hangs_on_is_refused(key: str, rheo: R
     (tmp_path / "run.json").write_text(json.dumps(run), encoding="utf-8")
     status, _, err = rheo("report", tmp_path / "run.json")
     assert status == 2 and f"'{key}' is a required property" in err and err.count("\n") == 1
+
+
+def test_keys_of_other_kinds_are_not_looked_at(rheo: Rheo, tmp_path: Path) -> None:
+    run = {**models_run(), "example": {"nodes": [{}]}, "checks": [1], "bad_input": 3, "subjects": [{}], "replay": [0]}
+    (tmp_path / "run.json").write_text(json.dumps(run), encoding="utf-8")
+    assert rheo("report", tmp_path / "run.json") == (0, f"{tmp_path / 'run.html'}\n", "")
 
 
 def test_a_terminal_of_few_characters_can_print_it(monkeypatch: pytest.MonkeyPatch) -> None:
