@@ -16,7 +16,7 @@ from tests.conftest import Rheo
 from tests.tiny_models import VOCAB, tiny_pair
 from verify.benchmark import run as run_module
 from verify.benchmark.plan import Plan
-from verify.benchmark.texts import Models
+from verify.benchmark.texts import Models, text
 
 pytestmark = pytest.mark.model
 
@@ -29,17 +29,28 @@ def models() -> Models:
 class Letters:
     """A tokenizer of single characters."""
 
-    chat_template = None
+    chat_template: str | None = None
     bos_token_id = None
 
     def __call__(self, text: str) -> dict[str, list[int]]:
         return {"input_ids": [ord(letter) % VOCAB for letter in text]}
 
+    def apply_chat_template(self, messages: list[dict[str, str]], **_: object) -> list[int]:
+        return self("".join(f"{message['role'][0]}:{message['content']}|" for message in messages))["input_ids"]
+
+    def decode(self, tokens: list[int], **_: object) -> str:
+        return "".join(map(chr, tokens))
+
 
 @pytest.fixture
-def bench(rheo: Rheo, monkeypatch: pytest.MonkeyPatch, models: Models, tmp_path: Path) -> Any:
+def letters() -> Letters:
+    return Letters()
+
+
+@pytest.fixture
+def bench(rheo: Rheo, monkeypatch: pytest.MonkeyPatch, models: Models, letters: Letters, tmp_path: Path) -> Any:
     """`rheo bench` on the tiny pair, a suite of two questions and a small tree, with further arguments."""
-    loaded: Any = Loaded(models.target, Letters(), models.drafter)  # type: ignore[arg-type]
+    loaded: Any = Loaded(models.target, letters, models.drafter)  # type: ignore[arg-type]
     monkeypatch.setattr(model_bench, "load", lambda *_: loaded)
     suite = tmp_path / "tiny"
     suite.mkdir()
@@ -102,9 +113,9 @@ def test_another_run_lends_what_fits_and_no_more(bench: Any, tmp_path: Path, mon
     done = json.loads(small.read_text())["units"]
     carried_out, seen = run_module._carried_out, []
 
-    def noting(models: Models, plan: Plan, unit: Any) -> Any:
+    def noting(models: Models, plan: Plan, unit: Any, known: Any) -> Any:
         seen.append(unit.key)
-        return carried_out(models, plan, unit)
+        return carried_out(models, plan, unit, known)
 
     monkeypatch.setattr(run_module, "_carried_out", noting)
     arguments = ("--seeds", 1, "--limit", 2, "--methods", "ar,topk", "--reuse", small)
@@ -179,6 +190,49 @@ def test_without_texts_there_are_contexts_where_every_method_also_emits(bench: A
         ]
         assert row["sampled"] == pytest.approx(sum(map(sum, emitted)) / sum(map(len, emitted)))
         assert row["excess"]["mean"] == pytest.approx(row["sampled"] - row["tau"])
+
+
+def test_later_turns_follow_on_one_answer_for_all_and_count_to_their_question(
+    bench: Any, letters: Letters, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    letters.chat_template = "any"
+    asked = []
+
+    def noting(models: Models, plan: Plan, method: str, prompt: Any, *rest: Any) -> Any:
+        asked.append((method, list(prompt)))
+        return text(models, plan, method, prompt, *rest)
+
+    monkeypatch.setattr(run_module, "text", noting)
+    path = tmp_path / "run.json"
+    arguments = ("--turns", "all", "--methods", "ar,rheo", "--limit", 1, "--seeds", 2)
+    assert bench(*arguments, "--json", path)[0] == 0
+    units = json.loads(path.read_text())["units"]
+    (answer,) = units["answers/tiny/0/ar/0/T=1"]["answers"]
+    assert len(answer) == 8
+    first, second = letters("u:question 0|"), letters(f"u:question 0|a:{answer}|u:more|")
+    expected = [first["input_ids"], second["input_ids"]]
+    warm_up, after = asked[:2], asked[2:]
+    assert [prompt for _, prompt in warm_up] == [first["input_ids"]] * 2
+    assert sorted(after) == sorted((method, prompt) for method in ("ar", "rheo") for prompt in expected * 2)
+    # The two turns depend on each other: they are one sample of a question, of which no interval can be made.
+    row = json.loads(path.read_text())["summary"]["table"][1]
+    assert row["prompts"] == 1
+    assert row["rounds"] > 2
+    assert row["interval"] is None
+    # What was stopped between the turns goes on with the same answer.
+    whole, parts = {**units}, tmp_path / "parts.json"
+    document = json.loads(path.read_text())
+    document["units"] = {key: unit for key, unit in units.items() if "0:2" not in key}
+    parts.write_text(json.dumps(document))
+    assert bench(*arguments, "--json", parts, "--resume")[0] == 0
+    assert untimed(json.loads(parts.read_text())["units"]) == untimed(whole)
+
+
+def test_later_turns_need_a_chat_template(bench: Any) -> None:
+    status, out, err = bench("--turns", "all")
+    assert (status, out) == (2, "")
+    assert len(err.splitlines()) == 1
+    assert "has questions of several turns, the tokenizer no chat template" in err
 
 
 def test_a_long_run_without_a_file_prints_its_figures(bench: Any) -> None:

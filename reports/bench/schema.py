@@ -120,6 +120,7 @@ SETTINGS = record(
         "config": TREE,
         "calibration": TEXT,
     },
+    turns=TEXT,
     tuned=mapping(TREE),
 )
 

@@ -49,6 +49,7 @@ def facts(run: Json) -> list[tuple[str, str]]:
         ("temperature", plain(settings["temperature"])),
         ("dtype", settings["dtype"]),
         ("machine", run["machine"]["gpu"] or run["machine"]["processor"]),
+        *([("turns", "all")] if settings.get("turns") == "all" else []),
     ]
     if row is not None:
         found += [("prompts", plain(row["prompts"])), (f"tokens by {row['method']}", plain(row["tokens"]))]

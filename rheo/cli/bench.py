@@ -38,6 +38,13 @@ from verify.benchmark.plan import ABLATIONS, AR
     "--limit", type=click.IntRange(1), default=2, show_default=True, help="Questions of a suite, spread evenly."
 )
 @click.option(
+    "--turns",
+    type=click.Choice(["first", "all"]),
+    default="first",
+    show_default=True,
+    help="Of a question with several: the later ones follow on an answer that the target gave.",
+)
+@click.option(
     "--seeds", type=click.IntRange(0), default=2, show_default=True, help="Texts of a question and method; 0: contexts."
 )
 @click.option(
@@ -79,7 +86,7 @@ def bench(ctx: click.Context, /, **given: Any) -> int | None:
     if given["tuned"] is not None and given["ablations"]:
         raise click.UsageError("--ablations vary one tree: --tuned gives every method its own")
     ablations = ",".join(ABLATIONS) if given["ablations"] == "all" else given["ablations"]
-    names = {key: given[key] for key in ("target", "draft", "dtype", "device", "limit")}
+    names = {key: given[key] for key in ("target", "draft", "dtype", "device", "limit", "turns")}
     methods = _listed("--methods", given["methods"], (AR, *METHODS))
     config = tree_config(given["temperature"], given)
     return bench_models(

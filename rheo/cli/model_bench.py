@@ -24,7 +24,7 @@ _OPENINGS = 6  # texts at which shapes are measured
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for on the command line. names: target, draft, dtype, device, limit."""
+    """What was asked for on the command line. names: target, draft, dtype, device, limit, turns."""
 
     names: dict[str, Any]
     suites: tuple[str, ...]
@@ -79,9 +79,8 @@ def bench_models(request: Request) -> int:
         with work_bar(sum(unit.weight for unit in wanted.values())) as moved:
             for unit, record in run(models, plan, records):
                 records[unit.key] = record
-                moved(
-                    sum(wanted[key].weight for key in records), f"{unit.suite} {unit.question.identifier} {unit.kind}"
-                )
+                done = sum(wanted[key].weight for key in records)
+                moved(done, f"{unit.suite} {unit.question.name} {unit.kind}")
                 if time.monotonic() - saved > _BETWEEN_SAVES:
                     written(False)
                     saved = time.monotonic()
@@ -109,7 +108,7 @@ def _loaded(request: Request) -> tuple[Plan, Models]:
     loaded = load(names["target"], names["draft"], names["dtype"], names["device"])
     suites: dict[str, tuple[Question, ...]] = {}
     for given in request.suites:
-        name, questions = suite_questions(given, names["limit"], loaded)
+        name, questions = suite_questions(given, names["limit"], loaded, every_turn=names["turns"] == "all")
         if name in suites:
             raise click.UsageError(f"--suite: two are called {name}")
         suites[name] = questions
@@ -131,8 +130,13 @@ def _loaded(request: Request) -> tuple[Plan, Models]:
     return plan, models
 
 
-def suite_questions(given: str, limit: int, loaded: Loaded) -> tuple[str, tuple[Question, ...]]:
-    """`limit` questions spread evenly over a suite: neighbours are of one kind. Of several turns the first is asked."""
+def suite_questions(
+    given: str, limit: int, loaded: Loaded, every_turn: bool = False
+) -> tuple[str, tuple[Question, ...]]:
+    """A suite's name, and `limit` of its questions spread evenly over it, since neighbours are of one kind.
+
+    Of several turns the first is asked, or with `every_turn` one after the other.
+    """
     from rheo.models.prompts import PromptError, chat_ids, load_suite
     from rheo.models.smollm2 import ModelError
     from verify.benchmark.plan import Question
@@ -143,5 +147,11 @@ def suite_questions(given: str, limit: int, loaded: Loaded) -> tuple[str, tuple[
         raise click.ClickException(str(error)) from None
     count = min(limit, len(prompts))
     chosen = [prompts[i * len(prompts) // count] for i in range(count)]
-    questions = tuple(Question(p.identifier, tuple(chat_ids(loaded.tokenizer, p.turns[0]))) for p in chosen)
-    return chosen[0].suite, questions
+    if every_turn and not loaded.tokenizer.chat_template and any(len(prompt.turns) > 1 for prompt in chosen):
+        raise click.UsageError(f"--turns all: {given} has questions of several turns, the tokenizer no chat template")
+    questions = []
+    for prompt in chosen:
+        questions.append(Question(prompt.identifier, tuple(chat_ids(loaded.tokenizer, prompt.turns[0]))))
+        later = range(2, len(prompt.turns) + 1) if every_turn else ()
+        questions += [Question(prompt.identifier, (), turn, prompt.turns) for turn in later]
+    return chosen[0].suite, tuple(questions)

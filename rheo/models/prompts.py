@@ -60,10 +60,19 @@ def find_prompt(prompts: Sequence[Prompt], key: str) -> Prompt:
 
 def chat_ids(tokenizer: Any, text: str) -> list[int]:
     """Token ids of a user's message up to the start of the answer; the text's alone without a template."""
+    return conversation_ids(tokenizer, [text]) if tokenizer.chat_template else list(tokenizer(text)["input_ids"])
+
+
+def conversation_ids(tokenizer: Any, said: Sequence[str]) -> list[int]:
+    """Token ids of what user and assistant said by turns, up to the start of the next answer.
+
+    PromptError without a chat template, since nothing then says where a turn ends.
+    """
     if not tokenizer.chat_template:
-        return list(tokenizer(text)["input_ids"])
-    message = [{"role": "user", "content": text}]
-    return list(tokenizer.apply_chat_template(message, add_generation_prompt=True, return_dict=False))
+        raise PromptError("the tokenizer has no chat template: only the first turn can be asked")
+    roles = ("user", "assistant")
+    messages = [{"role": roles[i % 2], "content": text} for i, text in enumerate(said)]
+    return list(tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False))
 
 
 def _parse(suite: str, path: Path) -> list[Prompt]:

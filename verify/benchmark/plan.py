@@ -31,10 +31,21 @@ BASE = "base"
 
 @dataclass(frozen=True)
 class Question:
-    """A prompt as token ids, and its name in its suite."""
+    """A prompt as token ids, and its name in its suite.
+
+    turn, turns: a later turn of a conversation, counted from 1, and all that the user says in it; it has no tokens
+    before the turns up to it are answered.
+    """
 
     identifier: str
     tokens: tuple[int, ...]
+    turn: int = 1
+    turns: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The identifier, and which turn if not the first."""
+        return self.identifier if self.turn == 1 else f"{self.identifier}:{self.turn}"
 
 
 @dataclass(frozen=True)
@@ -76,7 +87,8 @@ class Plan:
 @dataclass(frozen=True)
 class Unit:
     """One piece of work: the text of one method, the expected tokens of all of them along one text (`contexts`), the
-    numeric floor on one text, or which shapes are best (`shapes`). method: whose, or a name for several. weight: about
+    numeric floor on one text, what the target answers to all turns but the last (`answers`), or which shapes are best
+    (`shapes`). method: whose, or a name for several. weight: about
     how many forwards it takes."""
 
     kind: str
@@ -90,13 +102,13 @@ class Unit:
     @property
     def key(self) -> str:
         """Its name among the results; what else it depends on is in the settings."""
-        parts = (self.kind, self.suite, self.question.identifier, self.method, self.seed, f"T={self.temperature:g}")
+        parts = (self.kind, self.suite, self.question.name, self.method, self.seed, f"T={self.temperature:g}")
         return "/".join(map(str, parts))
 
     @property
     def stream(self) -> int:
         """The seed of its request, 64 bits: the same for all methods, another for every question."""
-        name = f"{self.kind}/{self.suite}/{self.question.identifier}/{self.seed}"
+        name = f"{self.kind}/{self.suite}/{self.question.name}/{self.seed}"
         return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8])
 
 
@@ -128,6 +140,8 @@ def units(plan: Plan) -> Iterator[Unit]:
                 if index >= len(questions):
                     continue
                 question = questions[index]
+                if seed == 0 and question.turn == 2:
+                    yield answers_unit(plan, suite, question)
                 for place in range(len(plan.methods) if plan.seeds else 0):
                     name = plan.methods[(turn + place) % len(plan.methods)]
                     yield Unit("text", suite, question, name, seed, temperature, plan.max_new_tokens)
@@ -183,6 +197,13 @@ def values(plan: Plan, key: str) -> list[float | None]:
 def variant_name(key: str, value: float | None) -> str:
     """How a variant is called among the results."""
     return f"{key}={'full' if value is None else f'{value:g}'}"
+
+
+def answers_unit(plan: Plan, suite: str, question: Question) -> Unit:
+    """The answers that a question with several turns hangs on: the same for all its later turns, methods and seeds."""
+    first = replace(question, turn=1)
+    weight = plan.max_new_tokens * (len(question.turns) - 1)
+    return Unit("answers", suite, first, AR, 0, float(plan.config.temperature), weight)
 
 
 def _shapes(plan: Plan, temperature: float) -> Unit:

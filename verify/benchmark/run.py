@@ -10,8 +10,9 @@ from typing import Any
 
 from rheo.config import TREE_KEYS, Config
 from verify.benchmark.contexts import compare
+from verify.benchmark.conversation import answers, prompt_of
 from verify.benchmark.floor import numeric_floor
-from verify.benchmark.plan import Plan, Unit, units
+from verify.benchmark.plan import Plan, Unit, answers_unit, units
 from verify.benchmark.shapes import of_record
 from verify.benchmark.shaping import measure
 from verify.benchmark.summary import summary
@@ -36,11 +37,11 @@ def run(models: Models, plan: Plan, records: Mapping[str, Record]) -> Iterator[t
     todo = [unit for unit in units(plan) if unit.key not in known]
     for unit in [unit for unit in todo if unit.kind != "shapes"][:1]:
         for method in plan.methods:
-            prompt = unit.question.tokens
-            _checked(unit, lambda method=method, prompt=prompt: text(models, plan, method, prompt, 0, _WARM_UP))
+            warm = next(iter(plan.suites.values()))[0].tokens
+            _checked(unit, lambda method=method, warm=warm: text(models, plan, method, warm, 0, _WARM_UP))
     shaped = with_shapes(plan, known)
     for unit in todo:
-        known[unit.key] = _checked(unit, lambda unit=unit, shaped=shaped: _carried_out(models, shaped, unit))
+        known[unit.key] = _checked(unit, lambda unit=unit, shaped=shaped: _carried_out(models, shaped, unit, known))
         yield unit, known[unit.key]
         if unit.kind == "shapes":
             shaped = with_shapes(plan, known)
@@ -52,8 +53,12 @@ def with_shapes(plan: Plan, records: Mapping[str, Record]) -> Plan:
     return replace(plan, shapes={unit.temperature: of_record(records[unit.key]) for unit in measured})
 
 
-def _carried_out(models: Models, plan: Plan, unit: Unit) -> Record:
-    prompt = unit.question.tokens
+def _carried_out(models: Models, plan: Plan, unit: Unit, known: Mapping[str, Record]) -> Record:
+    if unit.kind == "answers":
+        return answers(models, plan, unit.question, unit.stream)
+    prompt, question = unit.question.tokens, unit.question
+    if question.turn > 1:
+        prompt = prompt_of(models, question, known[answers_unit(plan, unit.suite, question).key])
     if unit.kind == "text":
         return text(models, plan, unit.method, prompt, unit.stream)
     if unit.kind == "shapes":
@@ -67,12 +72,12 @@ def _checked(unit: Unit, work: Any) -> Record:
     try:
         record: Record = work()
     except ValueError as error:
-        raise BenchError(f"{unit.suite}, question {unit.question.identifier}: {error}") from error
+        raise BenchError(f"{unit.suite}, question {unit.question.name}: {error}") from error
     return record
 
 
 def settings(plan: Plan, names: Mapping[str, Any]) -> Record:
-    """What was asked for. names: target, draft, dtype, device, limit."""
+    """What was asked for. names: target, draft, dtype, device, limit, turns."""
     return {
         **names,
         "suites": list(plan.suites),

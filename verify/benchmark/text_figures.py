@@ -53,9 +53,9 @@ def table(plan: Plan, texts: Finished, suite: str) -> list[Record]:
 
 def _together(texts: Finished, name: str) -> Finished:
     """Texts of a method and of `ar`, on the questions and seeds that both have finished."""
-    done = [{(u.suite, u.question.identifier, u.seed) for u, _ in texts if u.method == m} for m in (name, AR)]
+    done = [{(u.suite, u.question.name, u.seed) for u, _ in texts if u.method == m} for m in (name, AR)]
     both = done[0] & done[1]
-    return [(u, r) for u, r in texts if (u.suite, u.question.identifier, u.seed) in both]
+    return [(u, r) for u, r in texts if (u.suite, u.question.name, u.seed) in both]
 
 
 def _emitted(name: str, key: str = "emitted") -> Callable[[Unit, Record], tuple[float, float] | None]:
