@@ -15,6 +15,7 @@ from rheo.methods import METHODS
 from tests.conftest import Rheo
 from tests.tiny_models import VOCAB, tiny_pair
 from verify.benchmark import run as run_module
+from verify.benchmark.conversation import answers
 from verify.benchmark.plan import Plan
 from verify.benchmark.texts import Models, text
 
@@ -196,17 +197,28 @@ def test_later_turns_follow_on_one_answer_for_all_and_count_to_their_question(
     bench: Any, letters: Letters, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     letters.chat_template = "any"
-    asked = []
+    asked, answered = [], []
 
     def noting(models: Models, plan: Plan, method: str, prompt: Any, *rest: Any) -> Any:
         asked.append((method, list(prompt)))
         return text(models, plan, method, prompt, *rest)
 
+    def answering(*arguments: Any) -> Any:
+        answered.append(arguments[2].name)
+        return answers(*arguments)
+
     monkeypatch.setattr(run_module, "text", noting)
+    monkeypatch.setattr(run_module, "answers", answering)
     path = tmp_path / "run.json"
     arguments = ("--turns", "all", "--methods", "ar,rheo", "--limit", 1, "--seeds", 2)
     assert bench(*arguments, "--json", path)[0] == 0
     units = json.loads(path.read_text())["units"]
+    texts = {
+        f"text/tiny/{place}/{name}/{seed}/T=1" for place in ("0", "0:2") for name in ("ar", "rheo") for seed in (0, 1)
+    }
+    assert {key for key in units if key.startswith("text/")} == texts
+    assert len({units[key]["digest"] for key in texts if "/ar/" in key}) == 4  # no two draw alike
+    assert answered == ["0"]
     (answer,) = units["answers/tiny/0/ar/0/T=1"]["answers"]
     assert len(answer) == 8
     first, second = letters("u:question 0|"), letters(f"u:question 0|a:{answer}|u:more|")
