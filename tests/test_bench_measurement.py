@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +22,7 @@ from verify.benchmark.clock import Seconds, Watched, split
 from verify.benchmark.contexts import compare
 from verify.benchmark.floor import numeric_floor
 from verify.benchmark.plan import ABLATIONS, Plan, Question, units, variants
+from verify.benchmark.text_figures import table
 from verify.benchmark.texts import Models
 
 pytestmark = pytest.mark.model
@@ -123,6 +124,19 @@ def test_a_speed_up_is_a_ratio_of_rates_whose_interval_pairs_prompts() -> None:
     assert around is not None
     assert around[0] < around[1]
     assert stats.speedup([{0: (1.0, 1.0)}], [{0: (1.0, 2.0)}]) == (2.0, None)
+
+
+def test_a_speed_up_compares_the_turns_that_both_have_finished() -> None:
+    turns = (Question("q", (1,)), Question("q", (), 2, ("one", "two")))
+    plan = replace(PLAN, suites={"a": turns}, methods=("ar", "rheo"), seeds=1)
+    seconds = {("ar", 1): 8.0, ("ar", 2): 1.0, ("rheo", 1): 2.0}  # of 8 tokens; rheo has not come to the second turn
+    texts = [
+        (unit, {"rounds": 4, "emitted": 8, "expected": None, "timed": {**asdict(Seconds(verify=spent)), "tokens": 8}})
+        for unit in units(plan)
+        if unit.kind == "text" and (spent := seconds.get((unit.method, unit.question.turn)))
+    ]
+    assert len(texts) == 3
+    assert [row["speedup"] for row in table(plan, texts, "a")] == [1.0, 4.0]
 
 
 def test_the_numeric_floor_is_low_and_shows_a_stale_cache(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:

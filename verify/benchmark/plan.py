@@ -88,8 +88,7 @@ class Plan:
 class Unit:
     """One piece of work: the text of one method, the expected tokens of all of them along one text (`contexts`), the
     numeric floor on one text, what the target answers to all turns but the last (`answers`), or which shapes are best
-    (`shapes`). method: whose, or a name for several. weight: about
-    how many forwards it takes."""
+    (`shapes`). method: whose, or a name for several. weight: about how many forwards it takes."""
 
     kind: str
     suite: str

@@ -35,10 +35,11 @@ def run(models: Models, plan: Plan, records: Mapping[str, Record]) -> Iterator[t
     """
     known = dict(records)
     todo = [unit for unit in units(plan) if unit.key not in known]
+    # Of the run's first question, whichever is next: a later turn may have no tokens yet.
+    first = next(iter(plan.suites.values()))[0].tokens
     for unit in [unit for unit in todo if unit.kind != "shapes"][:1]:
         for method in plan.methods:
-            warm = next(iter(plan.suites.values()))[0].tokens
-            _checked(unit, lambda method=method, warm=warm: text(models, plan, method, warm, 0, _WARM_UP))
+            _checked(unit, lambda method=method: text(models, plan, method, first, 0, _WARM_UP))
     shaped = with_shapes(plan, known)
     for unit in todo:
         known[unit.key] = _checked(unit, lambda unit=unit, shaped=shaped: _carried_out(models, shaped, unit, known))
@@ -56,9 +57,9 @@ def with_shapes(plan: Plan, records: Mapping[str, Record]) -> Plan:
 def _carried_out(models: Models, plan: Plan, unit: Unit, known: Mapping[str, Record]) -> Record:
     if unit.kind == "answers":
         return answers(models, plan, unit.question, unit.stream)
-    prompt, question = unit.question.tokens, unit.question
-    if question.turn > 1:
-        prompt = prompt_of(models, question, known[answers_unit(plan, unit.suite, question).key])
+    prompt = unit.question.tokens
+    if unit.question.turn > 1:
+        prompt = prompt_of(models, unit.question, known[answers_unit(plan, unit.suite, unit.question).key])
     if unit.kind == "text":
         return text(models, plan, unit.method, prompt, unit.stream)
     if unit.kind == "shapes":
